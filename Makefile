@@ -7,7 +7,7 @@ TESTS ?=
 # The tests and the bench start daemons by the hundred; what Python compiled once is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup web webtest run test check format bench schemas reference pictures clean
+.PHONY: help setup web webtest run test check format bench schemas reference map pictures clean
 
 help: ## What can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -49,11 +49,13 @@ test: setup web ## Run the whole suite, offline (TESTS=path narrows it)
 test-postgres: setup ## Run the conformance suites with daemons on PostgreSQL
 	TOWER_TESTS_STORE=postgres $(BIN)/pytest -n 3 --dist worksteal tests/conformance
 
-check: setup ## Lint, strict types, and the floors of the house
+check: setup ## Lint, strict types, import contracts, and the rules for names and words
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.style.names
+	$(BIN)/python -m tests.style.words
 
 format: setup ## Put the code into shape
 	$(BIN)/ruff check --fix
@@ -71,6 +73,9 @@ schemas: setup ## Write the JSON Schemas and the TypeScript types from the wire 
 
 reference: setup ## Write a page for each command, from the commands themselves
 	$(BIN)/python -m switchtower.cli.reference docs/commands
+
+map: setup ## Write docs/develop/map.md: which section of each protocol document lives in which file
+	$(BIN)/python -m tests.conformance.section_map docs/develop/map.md
 
 pictures: setup ## Draw the pictures of the terminal UI for the README anew
 	$(BIN)/python -m tests.tui.readme docs/images

@@ -1,7 +1,8 @@
 """Every setting, declared once: its key in the configuration file, its `TOWER_*` variable, its flag and its default.
 
-Reads the environment and one file; creates nothing and opens no socket. A flag wins over the environment, the environment
-over the file, the file over the default."""
+This module reads the environment and one file; it creates nothing and opens no socket. A flag takes precedence over the
+environment, the environment over the file, the file over the default.
+"""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -40,11 +41,13 @@ LIVE = (
     "demo_delay_ms",
     *TABLES,
 )
-"""What a running daemon takes from a changed file without a restart, for sessions and runs that start from then on."""
+"""The settings that a running daemon takes from a changed file without a restart, for sessions and runs that start from then
+on.
+"""
 
 
 _DERIVED = Path()
-"""Stands for a path that follows from the folders."""
+"""A placeholder for a path that is derived from the folders."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,17 +326,19 @@ class Settings:
         None, parsers.parse_regex, "REGEX", "What to hide besides known secrets", also={"REDACTION_EXTRA_REGEX": None}
     )
     models: Mapping[str, object] = field(default_factory=dict, repr=False)
-    """The file's `[models.NAME]` tables, unread."""
+    """The file's `[models.NAME]` tables, not parsed."""
     rules: Sequence[object] = field(default=(), repr=False)
-    """The file's `[[rules]]`, unread."""
+    """The file's `[[rules]]`, not parsed."""
     folders: Folders = field(default=Folders(_DERIVED, _DERIVED, _DERIVED, _DERIVED), repr=False)
-    """Where things are kept. Follows from `home`, or from the user's XDG folders without one; not a setting itself."""
+    """The folders of all files. They follow from `home`, or from the user's XDG folders without one; not a setting itself."""
     asked: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
-    """The names of the settings that somebody chose, as far as loading could tell; the others have their defaults."""
+    """The names of the settings that the user chose, as far as loading could determine; the others have their defaults."""
     file_state: str = field(default="", repr=False, compare=False)
-    """Differs between two files that differ in settings which only a restart applies. Empty without such settings."""
+    """A value that differs between two files that differ in settings which only a restart applies. Empty without such
+    settings.
+    """
     sources: "Sources | None" = field(default=None, repr=False, compare=False)
-    """The flags and variables that these were loaded from; None when they were not."""
+    """The flags and variables that these were loaded from; None when they were not loaded."""
 
     def __post_init__(self) -> None:
         if self.folders.run == _DERIVED:
@@ -349,7 +354,7 @@ class Settings:
 
     @property
     def options(self) -> dict[str, str]:
-        """The flags that these were loaded with, as texts that are read the same way again."""
+        """The flags that these were loaded with, as texts that parse to the same values."""
         flags = {} if self.sources is None else self.sources.flags
         return {name: _format_value(value) for name, value in flags.items() if value is not None and name in _BY_NAME}
 
@@ -359,18 +364,18 @@ class Settings:
 
     @property
     def default_host_socket(self) -> Path:
-        """In the run folder; where that is too deep for a socket, beside push's."""
+        """The path in the run folder; when that is too long for a socket, a path beside push's."""
         usual = self.run_dir / "hostd.sock"
         return usual if parsers.is_valid_socket_path(usual) else self.socket.with_name(f"{self.socket.name}.host")
 
     @property
     def registry_path(self) -> Path:
-        """Users, tokens and hosts."""
+        """The database of users, tokens and hosts."""
         return self.data_dir / "registry.db"
 
     @property
     def host_file(self) -> Path:
-        """Who this machine is to hubs, and its token."""
+        """The file with this machine's identity for hubs, and its token."""
         return self.data_dir / "host.json"
 
     @property
@@ -380,7 +385,7 @@ class Settings:
 
     @property
     def pi_socket(self) -> Path:
-        """The Unix socket of the pi protocol, in the run folder; where that is too deep for one, beside push's."""
+        """The Unix socket of the pi protocol, in the run folder; when that path is too long, beside push's."""
         usual = self.run_dir / "pi.sock"
         return usual if parsers.is_valid_socket_path(usual) else self.socket.with_name(f"{self.socket.name}.pi")
 
@@ -447,7 +452,7 @@ SETTINGS: tuple[Setting, ...] = tuple(
 
 
 def load(flags: Mapping[str, object] = MappingProxyType({}), environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings in force. A flag that is None, or a variable that is empty, counts as not given."""
+    """Returns the effective settings. A flag that is None, or a variable that is empty, counts as not given."""
     home = _find_value(SETTINGS[0], flags, environ, {}, "")
     folders = locate(home, environ)
     config_file = folders.config / "config.toml"
@@ -471,7 +476,7 @@ _OURS = frozenset(name for setting in SETTINGS for name in setting.variables) | 
 
 
 def _format_value(value: object) -> str:
-    """As a variable or a flag would have it."""
+    """Formats a value as a variable or a flag would have it."""
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -506,7 +511,9 @@ def _find_value(
 
 
 def _is_inherited(setting: Setting, value: object, flags: Mapping[str, object], environ: Mapping[str, str]) -> bool:
-    """A command that starts the daemon hands it every setting in its own variable, defaults too: nobody chose those."""
+    """A command that starts the daemon passes it every setting in its own variable, including defaults, which the user did not
+    choose.
+    """
     return value == setting.default and flags.get(setting.name) is None and bool(environ.get(setting.variables[0]))
 
 

@@ -1,4 +1,4 @@
-"""A real daemon in a process of its own, with a home of its own: what a test needs to start, find, restart and measure one."""
+"""A real daemon in a separate process with its own home, which tests start, find, restart and measure."""
 
 import json
 import os
@@ -17,16 +17,18 @@ from tests.warm import processes
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 15.0
 UNHINDERED = {"sandbox": "local", "trusted_folders": "/"}
-"""Most tests are about neither the sandbox nor a folder's trust: commands run on the machine, and every folder's files count."""
+"""Settings for tests that concern neither the sandbox nor folder trust: commands run on the machine, and every folder is
+trusted."""
 
 
 def get_default_provider(home: Path) -> dict[str, str]:
-    """The demo model answers where a session names none, unless the test configures models in the file."""
+    """Makes the demo model the default, unless the test configures models in the file."""
     return {} if (home / "config.toml").exists() else {"provider": "demo"}
 
 
 class ManagedDaemon:
-    """`settings` are spelled as in the configuration. The home has a short path, because a socket's must be short."""
+    """A daemon with these `settings`, named as in the configuration. The home has a short path, because a socket's must be
+    short."""
 
     def __init__(self, **settings: object) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="tw-", dir="/tmp"))
@@ -38,7 +40,7 @@ class ManagedDaemon:
 
     @property
     def environment(self) -> dict[str, str]:
-        """For the daemon, and for commands that are to find it."""
+        """The environment of the daemon, and of commands that should find it."""
         others = {name: value for name, value in os.environ.items() if not name.startswith(("TOWER_", "PUSHD_"))}
         settings = {**get_default_provider(self.home), **self.settings}
         named = {f"TOWER_{name.upper()}": str(value) for name, value in settings.items()}
@@ -67,7 +69,7 @@ class ManagedDaemon:
             self._endpoints = json.loads((self.home / "run" / "endpoints.json").read_bytes())
         except FileNotFoundError:
             return False
-        return self.pid == pid  # not what a killed one left behind
+        return self.pid == pid  # not the endpoints of a killed daemon
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
@@ -103,6 +105,6 @@ class ManagedDaemon:
 
     @property
     def resident_bytes(self) -> int:
-        """How much memory the process holds now."""
+        """The resident memory of the process."""
         resident_pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return resident_pages * os.sysconf("SC_PAGE_SIZE")

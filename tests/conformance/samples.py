@@ -1,4 +1,4 @@
-"""One message of each kind and type, as the document describes them, in our own words."""
+"""One message of each kind and type that the push document describes, in our own words."""
 
 from typing import Any
 

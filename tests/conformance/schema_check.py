@@ -1,7 +1,8 @@
-"""Frames against the committed JSON Schemas, from the entry point down. Every frame that a test's client is sent passes here.
+"""Validates frames against the committed JSON Schemas, from the entry point down. Every frame that a test's client receives
+passes through here.
 
-A validation takes milliseconds and a stream has thousands of frames, so each shape of frame is validated a number of times
-and left to the closed wire types after that; these see every frame.
+A validation takes milliseconds and a stream has thousands of frames, so each shape of frame is validated a limited number of
+times; the closed wire types check every frame.
 """
 
 import json
@@ -32,7 +33,7 @@ REQUESTS = get_validator("push-runtime-request-envelope.schema.json")
 
 _validated: Counter[Any] = Counter()
 _BRANCHING = frozenset({"kind", "type", "ok", "code", "outcome", "state", "decision"})
-"""Fields whose value decides what the rest may be."""
+"""Fields whose value decides which other fields are allowed."""
 
 
 def check(frame: push_client.Frame) -> None:

@@ -1,4 +1,4 @@
-"""The same daemons on PostgreSQL: with `TOWER_TESTS_STORE=postgres` each has a database of its own."""
+"""Runs the same daemons on PostgreSQL: with `TOWER_TESTS_STORE=postgres`, each one has a separate database."""
 
 import atexit
 import itertools
@@ -21,7 +21,7 @@ only_with_sqlite = pytest.mark.skipif(is_wanted(), reason="it looks into SQLite'
 
 
 def create_database() -> str:
-    """The address of an empty one."""
+    """Creates an empty database and returns its address."""
     global _server
     if _server is None:
         _server = servers.PostgresServer()

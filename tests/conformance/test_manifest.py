@@ -24,7 +24,7 @@ def load_requirements(protocol: str) -> tuple[Requirement, ...]:
 
 @cache
 def collect_marks() -> dict[str, list[str]]:
-    """Requirement id to the tests that carry it."""
+    """Maps each requirement id to the tests that carry it."""
     carried: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
         for test, ids in _find_marks(path):

@@ -9,6 +9,6 @@ if (target) mount(App, { target });
 
 if ("serviceWorker" in navigator && import.meta.env.PROD) {
   void navigator.serviceWorker.register("/sw.js").catch(() => {
-    // Without it the page works as long as the daemon does.
+    // Without the service worker, the page works only while the daemon is reachable.
   });
 }

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from switchtower.engines.flow.runtime import faults, values
+from switchtower.engines.flow.runtime import failures, values
 from switchtower.engines.flow.runtime.kinds import port
 
 UNTOUCHED = 80.0
@@ -22,10 +22,10 @@ class Read:
     }
     outputs: ClassVar[Mapping[str, str]] = {"endpoint": "as given", "values": "node id to value", "simulated": "true"}
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
         endpoint, node_ids = _endpoint(given), given.get("node_ids")
         if not isinstance(node_ids, list) or len(node_ids) > MOST_NODES or not all(isinstance(node, str) for node in node_ids):
-            raise faults.StepFailed(f"`node_ids` is not a list of at most {MOST_NODES} texts")
+            raise failures.StepFailed(f"`node_ids` is not a list of at most {MOST_NODES} texts")
         return {
             "endpoint": endpoint,
             "values": {node: _WRITTEN.get((endpoint, node), UNTOUCHED) for node in node_ids},
@@ -48,17 +48,17 @@ class Write:
         "simulated": "true",
     }
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
-        endpoint, node_id = _endpoint(given), values.text(given, "node_id")
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
+        endpoint, node_id = _endpoint(given), values.get_text(given, "node_id")
         if "value" not in given:
-            raise faults.StepFailed("`value` is missing")
+            raise failures.StepFailed("`value` is missing")
         _WRITTEN[endpoint, node_id] = given["value"]
         context.log("info", f"simulated: {node_id} is {given['value']}")
         return {"endpoint": endpoint, "node_id": node_id, "value": given["value"], "status": "ok", "simulated": True}
 
 
 def _endpoint(given: Mapping[str, Any]) -> str:
-    endpoint = values.text(given, "endpoint")
+    endpoint = values.get_text(given, "endpoint")
     if not endpoint.startswith("opc.tcp://"):
-        raise faults.StepFailed("`endpoint` is not an address that begins with `opc.tcp://`")
+        raise failures.StepFailed("`endpoint` is not an address that begins with `opc.tcp://`")
     return endpoint

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from switchtower.engines.flow.runtime import faults
+from switchtower.engines.flow.runtime import failures
 from switchtower.engines.flow.runtime.kinds import port
 
 LONGEST_EXPRESSION = 2000
@@ -33,7 +33,7 @@ class Apply:
     inputs: ClassVar[Mapping[str, str]] = {"values": "what the policy looks at, by name"}
     outputs: ClassVar[Mapping[str, str]] = {"…": "what the policy emits, such as action", "policy_id": "the policy's id, or null"}
 
-    async def run(self, given: Mapping[str, Any], context: port.Context) -> Mapping[str, Any]:
+    async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
         policy = context.setting.policy.get("policy")
         described: Mapping[str, Any] = policy if isinstance(policy, Mapping) else {}
         params = described.get("params")
@@ -42,7 +42,7 @@ class Apply:
         try:
             return {**_evaluate_policy(params, given.get("values")), "policy_id": described.get("id")}
         except (ArithmeticError, AttributeError, LookupError, SyntaxError, TypeError, ValueError, RecursionError) as error:
-            raise faults.StepFailed(f"the policy cannot be applied ({type(error).__name__}: {str(error)[:200]})") from None
+            raise failures.StepFailed(f"the policy cannot be applied ({type(error).__name__}: {str(error)[:200]})") from None
 
 
 def _evaluate_policy(params: Mapping[str, Any], values: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Who may log in, and who somebody with a token is. Every token that was given out is in the registry, where it can be revoked.
+"""Users, logins and tokens. Every token that was issued is in the registry, where it can be revoked.
 
-Nothing is remembered here but how often a login failed: several nodes may share the registry. Passwords, tokens and hashes are
-in no error, no repr and no log.
+Only the counts of failed logins are kept in memory: several nodes may share the registry. Passwords, tokens and hashes are in no
+error, no repr and no log.
 """
 
 import contextlib
@@ -31,11 +31,11 @@ PROGRAM_TOKEN_PREFIX = "tower_"  # noqa: S105 - what such a token begins with
 USE_RECORD_INTERVAL_MS = 60_000
 DAY_MS = 86_400_000
 _CHECKS = 3
-"""How often a login is checked again because the stored hash changed meanwhile."""
+"""Checks of one login, which is repeated when the stored hash changed meanwhile."""
 
 
 class AccountError(Exception):
-    """Something was refused: why, and what to do."""
+    """A request was refused; the error has the cause and the remedy."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(f"{message}; hint: {hint}" if hint else message)
@@ -44,7 +44,7 @@ class AccountError(Exception):
 
 
 class InvalidCredentials(AccountError):
-    """Relay's own words. They do not say whether there is such a user."""
+    """The text is relay's own. It does not reveal whether the user exists."""
 
     def __init__(self) -> None:
         super().__init__("invalid credentials")
@@ -61,22 +61,22 @@ class LastAdminRequired(AccountError):
 
 
 class InvalidAccount(AccountError):
-    """A name or a password that nobody can have."""
+    """The name or the password is not allowed."""
 
 
 class UserIdentity(Struct, frozen=True):
     name: str
     via: Literal["owner_token", "access_token"]
     token_id: str | None = None
-    """Of the access token, to revoke it by."""
+    """The id of the access token, by which it can be revoked."""
     expires_at_ms: int | None = None
-    """Of the access token; the owner's has no end."""
+    """The end of the access token; the owner's has none."""
     role: roles.Role = roles.Role.VIEWER
     token_name: str = ""
-    """Of a token that was made for a program."""
+    """The name of a token that was made for a program."""
 
     def describe_device(self, user_agent: str) -> str:
-        """For the audit: the token's name, and what the client calls itself."""
+        """Returns the token's name and the client's user agent, for the audit."""
         return ", ".join(part for part in (self.token_name, user_agent) if part)
 
 
@@ -98,7 +98,7 @@ class Accounts:
         cost: passwords.HashCost | None = None,
         redeem: Callable[[str], bool] = lambda token: False,
     ) -> None:
-        """`redeem` says whether a token is good for one visit of the owner, and uses it up."""
+        """`redeem` returns whether a token is valid for one visit of the owner, and invalidates it."""
         if not owner_token or not jwt_secret:
             raise ValueError("an empty secret would let everybody in")
         self._registry = store
@@ -112,10 +112,10 @@ class Accounts:
         self._device_key = hmac.new(jwt_secret, b"devices", "sha256").digest()
         self._watchers: set[Callable[[], None]] = set()
         self._uses: dict[str, int] = {}
-        """When the use of a token was noted last."""
+        """Per token: the time of its last recorded use."""
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Calls `changed` after each change of users, roles or tokens that is made here. Returns what ends that."""
+        """Calls `changed` after each change of users, roles or tokens that is made here. Returns a function that stops it."""
         self._watchers.add(changed)
         return lambda: self._watchers.discard(changed)
 
@@ -126,12 +126,12 @@ class Accounts:
     def close(self) -> None:
         self._passwords.close()
 
-    # Coming in
+    # Logins
 
     async def login(self, username: str, password: str, address: str, *, client: str = "", device: str = "") -> str:
-        """An access token. `device` is what `device_of` gave the client at an earlier login. Raises `InvalidCredentials` or
-        `TooManyAttempts`."""
-        # No work and no row for what is nobody's; the rules for names are no secret.
+        """Returns an access token. `device` is the client's `make_device_token` of an earlier login. Raises `InvalidCredentials`
+        or `TooManyAttempts`."""
+        # An impossible name costs no work and no row; the rules for names are not secret.
         if not registry.is_user_name(username) or not passwords.can_be_checked(password):
             raise InvalidCredentials
         visitor = events.Actor(name=username, via="web", device=client[:MAX_LABEL_LENGTH] or None, address=address or None)
@@ -140,7 +140,7 @@ class Accounts:
         except TooManyAttempts:
             await self._record_refusal(visitor)
             raise
-        succeeded: bool | None = False  # also for one who leaves before the answer
+        succeeded: bool | None = False  # also for a client that disconnects before the answer
         try:
             token = await self._login(username, password, client, visitor)
             succeeded = token is not None
@@ -157,12 +157,12 @@ class Accounts:
         return token
 
     async def _record_refusal(self, actor: events.Actor) -> None:
-        """Once a name and address until that may try again: refusals must not fill the disk."""
+        """Records one refusal per name and address until the next try is allowed: refusals must not fill the disk."""
         key, now_ms = f"login {actor.name} {actor.address}", self._now_ms()
         if now_ms - self._uses.get(key, -USE_RECORD_INTERVAL_MS) < USE_RECORD_INTERVAL_MS:
             return
         self._remember_use(key, now_ms)
-        with contextlib.suppress(registry.RegistryUnavailable):  # it is refused all the same
+        with contextlib.suppress(registry.RegistryUnavailable):  # the login is refused in any case
             await self._registry.record_note(journal.AuditNote("login.limited", now_ms, actor, actor.name))
 
     async def _login(self, name: str, password: str, client: str, by: events.Actor) -> str | None:
@@ -175,7 +175,7 @@ class Accounts:
             if token := await self._issue(name, client, by, checked_hash=credential.hashed):
                 await self._rehash_if_outdated(name, password, credential.hashed)
                 return token
-            # Changed, removed or hashed anew while it was being checked: what is stored now decides.
+            # The user was changed, removed or rehashed during the check: the stored state decides.
         return None
 
     async def _find_credential(self, name: str) -> _StoredCredential | None:
@@ -185,7 +185,7 @@ class Accounts:
         return _StoredCredential(user.password_hash, is_stored=True, role=user.role) if user is not None else None
 
     async def _rehash_if_outdated(self, name: str, password: str, old_hash: str) -> None:
-        """A hash made at another cost is made anew. It can wait for the next login."""
+        """Replaces a hash that was made at another cost. On failure the next login does it."""
         with contextlib.suppress(passwords.PasswordHasherBusy, registry.RegistryUnavailable):
             if await self._passwords.is_outdated(old_hash):
                 await self._registry.replace_hash(name, old_hash, await self._passwords.hash(password))
@@ -203,7 +203,7 @@ class Accounts:
         return await self._tokens.encode(TokenClaims(sub=name, jti=token_id, iat=issued_at, exp=expires_at))
 
     def make_device_token(self, name: str) -> str:
-        """For a client that has logged in: by this its next login is told from a stranger's. It admits no client."""
+        """Makes a token for a client that has logged in: it identifies the device at the next login. It admits no client."""
         nonce = secrets.token_hex(16)
         return f"{nonce}.{self._sign_device(name, nonce)}"
 
@@ -217,8 +217,8 @@ class Accounts:
         return hmac.new(self._device_key, f"{name} {nonce}".encode(), "sha256").hexdigest()
 
     async def exchange_token(self, first_token: str, *, client: str = "page", address: str = "", counted: bool = False) -> str:
-        """The owner's token, or that of one visit, for an access token. Raises `InvalidCredentials`; where failures are `counted`
-        for the address, also `TooManyAttempts`. A good token is never held back: none can be guessed."""
+        """Exchanges the owner's token, or that of one visit, for an access token. Raises `InvalidCredentials`; if failures are
+        `counted` for the address, also `TooManyAttempts`. A valid token is never delayed: none can be guessed."""
         if len(first_token) > MAX_TOKEN_LENGTH or not (self._is_owner_token(first_token) or self._redeem(first_token)):
             if counted:
                 self._limit.end(self._limit.begin("", address), succeeded=False)
@@ -229,7 +229,7 @@ class Accounts:
         return token
 
     async def verify(self, token: str) -> UserIdentity | None:
-        """Whose token it is; None for anything else, whatever it is."""
+        """Returns the user of a token; None for anything else, whatever it is."""
         if len(token) > MAX_TOKEN_LENGTH or not token.isascii():
             return None
         if self._is_owner_token(token):
@@ -246,7 +246,7 @@ class Accounts:
         return UserIdentity(stored.user, "access_token", stored.token_id, stored.expires_at_ms, allowed, stored.name)
 
     async def _find_token(self, token: str) -> registry.Token | None:
-        """The row of a token that is what it says it is, whether or not it is good."""
+        """Returns the row of an authentic token, whether or not it is still valid."""
         if token.startswith(PROGRAM_TOKEN_PREFIX):
             token_id, _, secret = token.removeprefix(PROGRAM_TOKEN_PREFIX).partition(".")
             stored = await self._registry.find_token(token_id)
@@ -275,11 +275,11 @@ class Accounts:
         return hmac.compare_digest(token.encode(errors="replace"), self._owner_token)
 
     async def has_user(self, name: str) -> bool:
-        """Whether there is such a user now."""
+        """Returns whether the user exists now."""
         return await self._find_role(name) is not None
 
     async def _find_role(self, name: str) -> roles.Role | None:
-        """As it is now: what was true when a token was given out does not count. None: there is no such user."""
+        """Returns the current role: the one at the time when a token was issued does not count. None: the user does not exist."""
         if name == OWNER:
             return roles.Role.ADMIN
         credential = await self._find_credential(name)
@@ -288,13 +288,13 @@ class Accounts:
     # Tokens
 
     async def list_tokens(self, user: str | None = None) -> list[registry.Token]:
-        """Those that are good, the newest first."""
+        """Lists the valid tokens, the newest first."""
         return await self._registry.list_tokens(self._now_ms(), limit=MAX_LISTED, user=user)
 
     async def create_token(
         self, name: str, user: str, scope: roles.Role | None, lifetime_ms: int | None, by: events.Actor
     ) -> tuple[str, registry.Token]:
-        """A token for a program, which is shown once. Raises `Unusable`, `NoSuchUser`."""
+        """Makes a token for a program, which is shown once. Raises `InvalidAccount`, `NoSuchUser`."""
         if not name or len(name) > MAX_TOKEN_NAME_LENGTH or not name.isprintable():
             raise InvalidAccount(
                 "this cannot be a token's name", hint=f"use 1 to {MAX_TOKEN_NAME_LENGTH} characters that can be seen"
@@ -320,7 +320,7 @@ class Accounts:
         return f"{PROGRAM_TOKEN_PREFIX}{token_id}.{secret}", token
 
     async def revoke_token(self, token_id: str, by: events.Actor) -> bool:
-        """Whether it was good until now."""
+        """Returns whether the token was valid until now."""
         now_ms = self._now_ms()
         note = journal.AuditNote("token.revoked", now_ms, by, token_id)
         revoked = await self._registry.revoke_token(token_id, now_ms, note=note)
@@ -328,7 +328,7 @@ class Accounts:
         return revoked
 
     async def list_notes(self, limit: int, *, before: int | None = None) -> list[tuple[int, journal.AuditNote]]:
-        """What was recorded, the newest first."""
+        """Lists the audit notes, the newest first."""
         return await self._registry.list_notes(limit, before=before)
 
     # Users
@@ -337,7 +337,7 @@ class Accounts:
         return await self._registry.list_users()
 
     async def add_user(self, name: str, password: str, by: events.Actor, *, role: roles.Role = roles.NEW_USER) -> None:
-        """Raises `Unusable`, `UserExists`, `passwords.Busy`."""
+        """Raises `InvalidAccount`, `UserExists`, `passwords.PasswordHasherBusy`."""
         if not registry.is_user_name(name):
             raise InvalidAccount("this cannot be a user's name", hint="use 1 to 64 letters, digits or `.` `_` `@` `-`")
         if is_reserved(name):
@@ -353,7 +353,8 @@ class Accounts:
             raise exists
 
     async def set_role(self, name: str, role: roles.Role, by: events.Actor) -> None:
-        """Takes effect at once, also for what the user has open. Raises `NoSuchUser`, `LastAdminStays`, `Unusable`."""
+        """Takes effect at once, even for the user's open connections. Raises `NoSuchUser`, `LastAdminRequired`,
+        `InvalidAccount`."""
         self._refuse_environment_user(name)
         note = journal.AuditNote("user.role", self._now_ms(), by, name, role)
         try:
@@ -365,11 +366,11 @@ class Accounts:
             raise _make_no_such_user(name)
 
     def _is_permanent_admin(self, by: events.Actor) -> bool:
-        """The owner and the environment's user are admins that nothing here takes away."""
+        """The owner and the environment's user are admins that no action here can remove."""
         return by.name != OWNER and self._environment_user is None
 
     async def set_password(self, name: str, password: str, by: events.Actor) -> None:
-        """Revokes the user's tokens. Raises `Unusable`, `NoSuchUser`, `passwords.Busy`."""
+        """Revokes the user's tokens. Raises `InvalidAccount`, `NoSuchUser`, `passwords.PasswordHasherBusy`."""
         self._refuse_environment_user(name)
         _check_usable(password)
         if await self._registry.find_user(name) is None:
@@ -381,7 +382,7 @@ class Accounts:
             raise _make_no_such_user(name)
 
     async def remove_user(self, name: str, by: events.Actor) -> None:
-        """Revokes the user's tokens. Raises `NoSuchUser`, `LastAdminStays`."""
+        """Revokes the user's tokens. Raises `NoSuchUser`, `LastAdminRequired`."""
         now_ms = self._now_ms()
         note = journal.AuditNote("user.removed", now_ms, by, name)
         try:

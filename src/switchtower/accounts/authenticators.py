@@ -1,8 +1,9 @@
-"""Who is let in, and as whom. The owner's sockets speak for themselves; a WebSocket needs the owner's token, or, where the
-protocol's clients have none, a process of the owner at its other end.
+"""Authenticates connections. The owner's sockets need no token; a WebSocket needs the owner's token, or, if the protocol's
+clients have none, one of the owner's processes at its other end.
 
-Ends a connection when the access token that opened it stops being good, or its user's role changes: at once after a change
-that this daemon made, within a few seconds after one that another node made."""
+A connection ends when the access token that opened it is no longer valid, or its user's role changes: at once after a change that
+this daemon made, within a few seconds after one that another node made.
+"""
 
 import asyncio
 import hmac
@@ -28,14 +29,14 @@ class ConnectionAuthenticator:
         attach_token_required: bool,
         find_run: Callable[[ConnectionOrigin], str | None] = lambda _: None,
     ) -> None:
-        """`find_run` returns the run whose process is at the other end, and raises `Unattributed` when it cannot tell. A process
-        of a run has the owner's uid too, and may not decide in the owner's name about what it does itself."""
+        """`find_run` returns the run whose process is at the other end, and raises `ProcessUnattributed` when it is not known. A
+        process of a run has the owner's uid too, and may not decide in the owner's name about its own actions."""
         self._owner_token = owner_token.encode()
         self._attach_token_required = attach_token_required
         self.find_run = find_run
 
     def is_owner_process(self, origin: ConnectionOrigin) -> bool:
-        """Whether the process at the other end is certainly of no run."""
+        """Returns whether the process at the other end certainly belongs to no run."""
         try:
             return self.find_run(origin) is None
         except ProcessUnattributed as problem:
@@ -43,7 +44,8 @@ class ConnectionAuthenticator:
             return False
 
     def authenticate_socket(self, origin: ConnectionOrigin) -> Access | None:
-        """None here, as below: not let in. Only the owner can open the socket; the uid was checked when the peer connected."""
+        """Returns None, like the methods below, for a client that is not admitted. Only the owner can open the socket; the uid
+        was checked when the peer connected."""
         try:
             run_id = self.find_run(origin)
         except ProcessUnattributed as problem:
@@ -65,10 +67,11 @@ class ConnectionAuthenticator:
         return Access(name="owner", via="app", trusted=True, role=Role.ADMIN, address=origin.machine)
 
     def authenticate_open_port(self, origin: ConnectionOrigin, *, by_name: bool) -> Access | None:
-        """As `on_websocket`, but a process of the owner needs no token. `by_name`: it called us by a name of this machine."""
+        """Like `authenticate_websocket`, but one of the owner's processes needs no token. `by_name`: it used a host name of this
+        machine."""
         if origin.token is not None:
             return self.authenticate_websocket(origin)
-        # The owner's own browser shows pages of anybody, also under names that lead here: then the uid says nothing.
+        # The owner's own browser shows pages of any site, even under names that lead here: then the uid proves nothing.
         if origin.is_page or not by_name or not socket_owner.is_loopback(origin.address):
             return None
         if socket_owner.find_owner_uid(origin.address, origin.reached_at) not in (
@@ -84,11 +87,11 @@ CHECK_INTERVAL = 5.0
 POLICY_VIOLATION = 1008
 
 Watch = Callable[[Callable[[], None]], Callable[[], None]]
-"""Calls back, synchronously, after each change of users or tokens; returns what ends that."""
+"""Calls back, synchronously, after each change of users or tokens; returns a function that stops it."""
 
 
 class TokenBoundReceiver:
-    """A `stream.Receiver` before another."""
+    """A `stream.Receiver` in front of another."""
 
     def __init__(
         self,
@@ -106,7 +109,7 @@ class TokenBoundReceiver:
         self._unwatch: Callable[[], None] = lambda: None
         self._changed = asyncio.Event()
         self._in_doubt = False
-        """Something has changed and was not looked at yet: what arrives meanwhile is held."""
+        """A change has not been checked yet: frames that arrive meanwhile are held."""
         self._held: list[bytes] = []
         self._ended = False
 
@@ -169,7 +172,7 @@ class TokenBoundReceiver:
             except Exception:
                 log.exception("looking whether a token is still good failed")
                 good = not self._in_doubt
-            if not self._changed.is_set():  # otherwise something changed while it was looked at
+            if not self._changed.is_set():  # otherwise something changed during the check
                 break
         if good:
             self._in_doubt = False

@@ -1,7 +1,8 @@
-"""Access tokens as clients carry them: JWTs, signed with HS256 and nothing else. Whether one was revoked is not known here.
+"""Access tokens as JWTs, signed with HS256 and nothing else, and the credentials of the environment and the data folder: the
+secret that signs access tokens, and the environment's user.
 
-What the environment and the data folder say about logging in: the secret that signs access tokens, and the environment's
-user. Nothing of it is in an error or a repr."""
+Whether a token was revoked is not known here. No secret is in an error or a repr.
+"""
 
 import asyncio
 import logging
@@ -20,7 +21,7 @@ from switchtower.tools import atomic_write
 
 _ALGORITHM = "HS256"
 _KEY_BYTES = 32
-# The times are judged here, by the clock that was handed in.
+# The times are checked here, by the clock that is passed in.
 _OPTIONS = {
     "require": ["sub", "jti", "iat", "exp"],
     **dict.fromkeys(("verify_exp", "verify_iat", "verify_nbf", "verify_aud", "verify_iss"), False),
@@ -36,7 +37,7 @@ class TokenClaims(Struct, frozen=True):
 
 class AccessTokens:
     def __init__(self, secret: bytes) -> None:
-        # HMAC fills a short key with zeros anyway; the library warns of those that come unfilled.
+        # HMAC pads a short key with zeros anyway; the library warns about unpadded ones.
         self._key = secret.ljust(_KEY_BYTES, b"\0")
         self._jwt: ModuleType | None = None
 
@@ -46,11 +47,11 @@ class AccessTokens:
         return str(jwt.encode(carried, self._key, algorithm=_ALGORITHM))
 
     async def decode(self, token: str, now: float) -> TokenClaims | None:
-        """None for anything that we did not sign, or that is past its time."""
+        """Returns None for a token that we did not sign, or that has expired."""
         jwt: Any = await self._get_jwt_module()
         try:
             carried = jwt.decode(token, self._key, algorithms=[_ALGORITHM], options=_OPTIONS)
-        except Exception:  # whatever a stranger's text makes a decoder stumble over, it is no token of ours
+        except Exception:  # any failure of the decoder means that the text is not one of our tokens
             return None
         match carried:
             case {"sub": str(sub), "jti": str(jti), "iat": int(iat), "exp": int(exp)} if exp > now:
@@ -64,7 +65,7 @@ class AccessTokens:
 
 
 def _import_jwt() -> ModuleType:
-    """A fifth of a second: too long for the event loop."""
+    """The import takes a fifth of a second: too long for the event loop."""
     import jwt
 
     return jwt
@@ -75,11 +76,11 @@ log = logging.getLogger(__name__)
 MIN_SECRET_BYTES = 16
 _SECRET_FILE = "jwt.secret"  # noqa: S105 - a name
 OWNER = "owner"
-"""Who comes with the owner's token. No user can be called so."""
+"""The name of a client with the owner's token. No user can have this name."""
 
 
 class EnvironmentUser(Struct, frozen=True):
-    """May log in as long as the environment says so. Never stored."""
+    """A user who may log in as long as the environment names it. It is never stored."""
 
     name: str
     password_hash: str
@@ -93,14 +94,14 @@ def is_reserved(name: str) -> bool:
 
 
 def check_credentials(data_dir: Path, environ: Mapping[str, str]) -> None:
-    """Raises `ConfigError` for what would fail only when a client logs in. Makes nothing."""
+    """Raises `ConfigError` for a problem that would otherwise appear only when a client logs in. It creates nothing."""
     if environ.get("JWT_SECRET") or (data_dir / _SECRET_FILE).exists():
         load_jwt_secret(data_dir, environ)
     read_environment_user(environ)
 
 
 def load_jwt_secret(data_dir: Path, environ: Mapping[str, str]) -> bytes:
-    """The environment's, or one that is made once."""
+    """Returns the environment's secret, or one that is made once."""
     if given := environ.get("JWT_SECRET"):
         secret = given.encode(errors="surrogateescape")
         if len(secret) < MIN_SECRET_BYTES:

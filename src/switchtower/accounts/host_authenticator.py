@@ -1,5 +1,5 @@
-"""Which hosts are let in. Trust on first use: the first token a host comes with is remembered by its hash, and later it must
-come with the same. Who may come for the first time, the settings say."""
+"""Authenticates hosts. Trust on first use: the hash of a host's first token is stored, and later the host must present the same
+token. The settings decide which hosts may connect for the first time."""
 
 import hashlib
 import hmac
@@ -18,21 +18,21 @@ MAX_HOSTS = 10_000
 MAX_TOKEN_LENGTH = 4_096
 MIN_TOKEN_LENGTH = 8
 _PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip", "via", "origin")
-"""A request with one of these was made for another: through a proxy, or by a page in a browser."""
+"""A request with one of these was made for another party: through a proxy, or by a page in a browser."""
 
 
 class HostAuthenticator:
     def __init__(
         self, settings: config.Settings, hosts: registry.Registry, is_ours: Callable[[str], bool], now_ms: Callable[[], int]
     ) -> None:
-        """`is_ours` says whether an id is this daemon's own, or another node's of the same tower."""
+        """`is_ours` returns whether an id is this daemon's own, or that of another node of the same cluster."""
         self._settings = settings
         self._hosts = hosts
         self._is_ours = is_ours
         self._now_ms = now_ms
 
     async def authenticate(self, request: upgrade.UpgradeRequest) -> str | upgrade.UpgradeRefusal:
-        """The id of the host that asks, or why it stays outside."""
+        """Returns the id of the host, or the reason why it is refused."""
         host_id, token = request.query.get("host_id", ""), request.origin.token or ""
         if not host_id.strip() or len(host_id) > wire_values.MAX_ID_LENGTH or not host_id.isprintable():
             return upgrade.UpgradeRefusal(400, "pass the host's id as `host_id`; it cannot be blank")
@@ -51,12 +51,12 @@ class HostAuthenticator:
             at_ms=self._now_ms(),
             name="".join(filter(str.isprintable, request.query.get("name", "")[:100])).strip() or host_id,
         )
-        # Of a host that was removed since it was looked up, nothing was found out.
+        # If the host was removed since the lookup, its first contact was not checked.
         first_state = self._choose_first_state(request) if known is None else registry.HostState.PENDING
         host = await self._hosts.record_contact(visit, first_state=first_state, most=MAX_HOSTS)
         if host is None:
             return upgrade.UpgradeRefusal(403, "too many hosts are known here")
-        # relay, WebSocket Endpoints: later connections must present the same token
+        # relay, WebSocket Endpoints: later connections must present the same token.
         if not hmac.compare_digest(host.token_sha256 or "", given):
             log.warning("a host came as %s with another token", host_id)
             return upgrade.UpgradeRefusal(401, "this host is known with another token")
@@ -81,8 +81,8 @@ class HostAuthenticator:
 
 
 def _is_owner_request(request: upgrade.UpgradeRequest) -> bool:
-    """Whether a process of the owner's on this machine asks, and asks for itself: no page in a browser, nothing that a proxy
-    forwards, nothing in a container."""
+    """Returns whether one of the owner's processes on this machine makes the request for itself: no page in a browser, nothing
+    that a proxy forwards, nothing in a container."""
     origin = request.origin
     if not socket_owner.is_loopback(origin.address) or any(header in request.headers for header in _PROXY_HEADERS):
         return False

@@ -1,9 +1,9 @@
-"""How often somebody may try to log in. Kept in memory, bounded, for this process alone.
+"""Limits login attempts. The counts are in memory, bounded, and for this process alone.
 
 By address: a few failures are free, then each costs a longer wait. By name, across all addresses: more are free and the waits
-stay short. Failures of others hold back neither a name that has logged in from this address before nor one that comes with the
-cookie of a device that it has logged in with: only their own failures there do. So guessing is slow from one address and from
-many, no user can be locked out by failures in their name, and the users behind one proxy do not lock each other out.
+stay short. Failures of others delay neither a name that has logged in from this address before nor one that comes with the cookie
+of a device that it has logged in with: only their own failures there do. So guessing is slow from one address and from many, no
+user can be locked out by failures in their name, and the users behind one proxy do not lock each other out.
 """
 
 import math
@@ -16,17 +16,17 @@ from switchtower.transports import origins
 ROW_LIFETIME = 3_600.0
 MAX_ROWS = 10_000
 _FOR_ANOTHER = 1.0
-"""How long to wait when only another attempt under way is in the way."""
+"""Seconds to wait when only another running attempt blocks this one."""
 
 
 class BackoffRule(NamedTuple):
     free: int
-    """How many failures cost nothing."""
+    """The number of failures that cost no wait."""
     first_wait: float
     longest_wait: float
 
     def compute_wait(self, failures: int) -> float:
-        # Capped before the power, which would outgrow a float.
+        # The exponent is capped first, because the power would outgrow a float.
         return min(self.first_wait * 2.0 ** min(failures - self.free, 30), self.longest_wait)
 
 
@@ -46,7 +46,7 @@ class LoginAttempt(NamedTuple):
     name: str
     place: str
     own: str = ""
-    """What is familiar about it, if anything is: then only its own failures count against it."""
+    """The known device or address of the attempt, if any: then only its own failures count against it."""
 
 
 class _AttemptRow:
@@ -55,7 +55,7 @@ class _AttemptRow:
         self.last_failure = -math.inf
         self.under_way = 0
         self.names: set[str] = set()
-        """Whose failures these are: at most two, which is enough to know that they are not one person's."""
+        """The names of these failures: at most two, which is enough to know that they do not belong to one user."""
 
 
 class _AttemptTable:
@@ -68,7 +68,7 @@ class _AttemptTable:
         return len(self._rows)
 
     def get_wait(self, key: str) -> float:
-        """Seconds; 0 when an attempt may begin. One under way counts as failed until it is known."""
+        """Returns seconds; 0 when an attempt may start. A running attempt counts as failed until its result is known."""
         row = self._rows.get(key)
         if row is None:
             return 0.0
@@ -93,7 +93,7 @@ class _AttemptTable:
             if len(row.names) < 2:
                 row.names.add(name)
         elif succeeded and row.names <= {name}:
-            # Only one's own failures: else a right login of one's own would pay for guessing at others'.
+            # Only the user's own failures are cleared: otherwise a user's own login would pay for guesses at other names.
             row.failures = 0
             row.names.clear()
         if not row.failures and not row.under_way:
@@ -102,7 +102,7 @@ class _AttemptTable:
     def _get_row(self, key: str) -> _AttemptRow:
         row = self._rows.pop(key, None) or _AttemptRow()
         if len(self._rows) >= MAX_ROWS:
-            self._rows.popitem(last=False)  # the one that was quiet for longest
+            self._rows.popitem(last=False)  # the one that was idle for longest
         self._rows[key] = row
         return row
 
@@ -113,7 +113,7 @@ class LoginLimit:
         self._names = _AttemptTable(BY_NAME, now)
         self._own = _AttemptTable(BY_ADDRESS, now)
         self._familiar: OrderedDict[tuple[str, str], None] = OrderedDict()
-        """Names, each with a place that it has logged in from."""
+        """Names, each with an address from which it has logged in."""
 
     @property
     def size(self) -> int:
@@ -136,9 +136,9 @@ class LoginLimit:
         return attempt
 
     def end(self, attempt: LoginAttempt, *, succeeded: bool | None) -> None:
-        """None: it was our own fault, and is not counted."""
+        """None: the failure was our own, and is not counted."""
         for table, key in self._iterate_rows(attempt):
-            # A right password does not show that those who failed with this name elsewhere were its user.
+            # A right password does not prove that earlier failures with this name elsewhere were its user's.
             counted = None if table is self._names and succeeded else succeeded
             table.end(key, attempt.name, succeeded=counted)
         if succeeded and attempt.name:

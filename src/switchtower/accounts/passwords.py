@@ -1,7 +1,7 @@
 """Passwords and their argon2 hashes. A hash takes a sixth of a second and 64 MiB, so it is made in a thread, never on the event
 loop, few at a time, and not many may wait.
 
-No password and no hash is in an error of this room.
+No error of this module contains a password or a hash.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class PasswordHasherBusy(Exception):
 
 
 class HashCost(NamedTuple):
-    """How dear a hash is. The defaults are the library's, which follow RFC 9106."""
+    """The cost of a hash. The defaults are the library's, which follow RFC 9106."""
 
     time: int
     memory_kib: int
@@ -33,7 +33,7 @@ class HashCost(NamedTuple):
 
 
 def find_password_problem(password: str) -> str | None:
-    """Why it cannot be anybody's password."""
+    """Returns the reason why the password is not allowed."""
     if len(password) < MIN_LENGTH:
         return f"the password is shorter than {MIN_LENGTH} characters"
     if len(_encode_password(password)) > MAX_PASSWORD_BYTES:
@@ -42,12 +42,13 @@ def find_password_problem(password: str) -> str | None:
 
 
 def can_be_checked(password: str) -> bool:
-    """A stranger's text: no work is done for what is nobody's password. A short one may be from elsewhere."""
+    """Returns whether a given text can be a password at all: no work is done for one that cannot. A short one may be from
+    elsewhere."""
     return 0 < len(password) <= MAX_PASSWORD_BYTES and len(_encode_password(password)) <= MAX_PASSWORD_BYTES
 
 
 def is_hash(text: str) -> bool:
-    """Whether it is an argon2 hash in the PHC format."""
+    """Returns whether the text is an argon2 hash in the PHC format."""
     import argon2
 
     try:
@@ -65,7 +66,7 @@ class PasswordHasher:
         self._closed = False
 
     def close(self) -> None:
-        """What waits is given up."""
+        """Waiting hashes are given up."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -73,11 +74,11 @@ class PasswordHasher:
         return await self._run_in_pool(lambda: hash_blocking(password, self._cost))
 
     async def check(self, password: str, hashed: str | None) -> bool:
-        """Whether it is the password behind the hash. None is nobody's hash, and takes as long to find out."""
+        """Returns whether the password matches the hash. With None, for an unknown user, it takes as long and returns False."""
         return await self._run_in_pool(lambda: _check(_make_hasher(self._cost), password, hashed))
 
     async def is_outdated(self, hashed: str) -> bool:
-        """Whether it was made at another cost than would be now."""
+        """Returns whether the hash was made at another cost than the current one."""
         return await self._run_in_pool(lambda: _make_hasher(self._cost).check_needs_rehash(hashed))
 
     async def _run_in_pool(self, work: Callable[[], Result]) -> Result:
@@ -85,14 +86,14 @@ class PasswordHasher:
             raise PasswordHasherBusy
         self._under_way += 1
         try:
-            # Who stops waiting does not stop the thread: there are never more hashes at a time than threads.
+            # A cancelled caller does not stop the thread: there are never more hashes at a time than threads.
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         finally:
             self._under_way -= 1
 
 
 def hash_blocking(password: str, cost: HashCost | None = None) -> str:
-    """Takes its time here and now: not for the event loop."""
+    """Blocks: not for the event loop."""
     return _make_hasher(cost).hash(_encode_password(password))
 
 
@@ -117,5 +118,5 @@ def _make_hasher(cost: HashCost | None) -> "argon2.PasswordHasher":
 
 
 def _encode_password(password: str) -> bytes:
-    # JSON can bring half of a surrogate pair. An error about it would quote the password.
+    # JSON may contain half of a surrogate pair. An error about it would quote the password.
     return password.encode(errors="surrogatepass")

@@ -1,5 +1,6 @@
-"""Arguments that several commands take, read in one way. Loads click and no protocol; the settings only for who asks
-for one of them.
+"""Arguments and options that several commands share.
+
+This module loads click but no protocol, and it loads the settings only for an option that needs them.
 """
 
 import sys
@@ -16,7 +17,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def read_message(text: str) -> str:
-    """What to send; `-` reads it from stdin. Bytes that are no UTF-8 become marks, as the wire can carry no others."""
+    """Returns the message; `-` reads it from stdin. Invalid UTF-8 becomes replacement characters, because the wire carries only
+    valid text."""
     if text == "-":
         text = sys.stdin.buffer.read().decode(errors="replace")
     if not text.strip():
@@ -29,7 +31,7 @@ def make_sendable(text: str) -> str:
 
 
 def validate_sendable(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
-    """A click callback: an option's text as the wire can carry it, and not empty."""
+    """A click callback that rejects an empty text and makes it valid for the wire."""
     if text is not None and not text.strip():
         raise click.BadParameter("it is empty", ctx, parameter)
     return None if text is None else make_sendable(text)
@@ -38,7 +40,8 @@ def validate_sendable(ctx: click.Context, parameter: click.Parameter, text: str 
 def amount_option(
     flag: str, metavar: str, help: str, *, maximum: int = 10**9, whole: bool = False
 ) -> Callable[[Command], Command]:
-    """A number above 0. Not even a nearly endless one: that would arrive as no limit at all, or not at all."""
+    """Declares an option for a number above 0. The maximum also rejects nearly infinite numbers, which the daemon would receive
+    as no limit or not at all."""
 
     def read(ctx: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
         if text is None:
@@ -47,7 +50,7 @@ def amount_option(
             number = int(text) if whole else float(text)
         except ValueError:
             raise click.BadParameter(f"`{text}` is not a {'whole ' if whole else ''}number", ctx, parameter) from None
-        if not 0 < number <= maximum:  # a number that is none, as `nan`, is not in there either
+        if not 0 < number <= maximum:  # this also rejects `nan`
             raise click.BadParameter(f"`{text}` is not above 0 and at most {maximum}", ctx, parameter)
         return number
 
@@ -55,7 +58,7 @@ def amount_option(
 
 
 def folder_option(help: str) -> Callable[[Command], Command]:
-    """`--cwd`, given to the command as `folder`."""
+    """Declares `--cwd`, which the command receives as `folder`."""
     exists = click.Path(exists=True, file_okay=False, path_type=Path)
     return click.option("--cwd", "folder", type=exists, default=".", metavar="DIR", help=help)
 

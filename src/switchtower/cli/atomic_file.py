@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all. What stood there before stays until everything is on its way to the disk."""
+"""Atomic file writes: the previous file stays until the new content has been written completely."""
 
 import os
 import tempfile
@@ -10,10 +10,10 @@ from typing import BinaryIO
 
 @contextmanager
 def open_atomic(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
-    """A file to write to, which takes its name when the block is left well. Raises OSError.
+    """Opens a temporary file that replaces `path` when the block exits without an error. Raises `OSError`.
 
-    Without a `mode` it has the one that any new file has here. A link stays a link, and its file is replaced; what is no file,
-    such as a pipe, is written to as it is.
+    Without a `mode` the file gets the default mode of new files. A symbolic link stays, and its target is replaced; a path that
+    is not a regular file, such as a pipe, is written to directly.
     """
     if path.exists() and not path.is_file():
         with path.open("wb") as device:
@@ -42,7 +42,7 @@ def write_atomic(path: Path, content: bytes, *, mode: int | None = None) -> None
 
 
 def _read_umask() -> int:
-    """There is no way to ask for it but to set it."""
+    """Returns the umask. The only way to read it is to set it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""Owns stderr and the exit codes: everything that people read and that is not the answer itself goes out here."""
+"""Owns stderr and the exit codes: everything that users read, except the answer itself, is written here."""
 
 import os
 import sys
@@ -13,7 +13,8 @@ from switchtower.cli import output
 
 
 class ExitStatus(IntEnum):
-    """push, Headless Mode Semantics: 0 to 4. A wrong command line has its own, lest a script take it for a cancelled run."""
+    """push, Headless Mode Semantics: 0 to 4. A usage error has its own code, so that scripts do not take it for a cancelled
+    run."""
 
     OK = 0
     FAILED = 1
@@ -22,11 +23,11 @@ class ExitStatus(IntEnum):
     ACCEPTANCE_FAILED = 4
     USAGE = 64
     TIMED_OUT = 124
-    """`--timeout` passed, as `timeout` of coreutils reports it."""
+    """`--timeout` has passed; the same code as coreutils' `timeout`."""
     NOT_STARTED = 127
-    """There is no such program, as a shell reports it."""
+    """The program does not exist; the same code as a shell's."""
     OUTPUT_CLOSED = 141
-    """stdout was closed, as by `| head`: what a shell reports of a program that SIGPIPE ended."""
+    """The reader closed stdout, for example `| head`; the code that a shell reports for a program killed by SIGPIPE."""
 
 
 _COLOURS = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -36,14 +37,14 @@ _middle_of_line = False
 
 
 def print_line(line: str, colour: str | None = None) -> None:
-    """One line for people."""
+    """Prints one line for the user."""
     output.end_terminal_line()
     end_line()
     _write(_paint_for_stderr(escape_unprintable(line), colour) + "\n")
 
 
 def print_piece(text: str, colour: str | None = None) -> None:
-    """A part of a text that comes bit by bit; whatever is said next starts on a line of its own."""
+    """Prints a piece of streamed text; the next message starts on a new line."""
     global _middle_of_line
     if not text:
         return
@@ -61,7 +62,7 @@ def end_line() -> None:
 
 
 def mark_line_ended() -> None:
-    """By the person at the terminal, with Enter."""
+    """Records that the user ended the line by pressing Enter."""
     global _middle_of_line
     _middle_of_line = False
 
@@ -71,31 +72,31 @@ def _paint_for_stderr(text: str, colour: str | None) -> str:
 
 
 def _write(text: str) -> None:
-    with suppress(OSError):  # when nobody reads: what matters goes to stdout or into the exit code
+    with suppress(OSError):  # stderr may be closed: everything important goes to stdout or into the exit code
         print(text, end="", file=sys.stderr, flush=True)
 
 
 def write_program_output(text: str) -> None:
-    """What a program puts out for the person at its terminal, as it is, where stdout carries something else."""
+    """Writes a program's terminal output unchanged to stderr, because stdout carries something else."""
     with suppress(OSError):
         sys.stderr.buffer.write(text.encode(errors="replace"))
         sys.stderr.buffer.flush()
 
 
 def print_error(message: str, hint: str | None = None) -> None:
-    """One line: what went wrong, and what to do."""
+    """Prints an error and its remedy on one line."""
     print_line(f"tower: {message}; hint: {hint}" if hint else f"tower: {message}", "red")
 
 
 def escape_unprintable(text: str) -> str:
-    """Text that came from elsewhere must not steer the terminal or hide a part of itself: what cannot be seen is spelled out."""
+    """Escapes invisible characters: external text must not control the terminal or hide a part of itself."""
     from switchtower.core import characters
 
     return characters.reveal(text, characters.format_escape)
 
 
 def supports_colour(descriptor: int) -> bool:
-    # https://no-color.org: set and not empty
+    # https://no-color.org: the variable counts if it is set and not empty
     return os.isatty(descriptor) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -104,7 +105,7 @@ def paint(text: str, colour: str) -> str:
 
 
 def run_command_line(call: Callable[[], Any]) -> int:
-    """Runs the command line. Every mistake becomes one line and a code here; a traceback is our own bug."""
+    """Runs the command line. Every user error becomes one line and an exit code here; a traceback means a bug in this program."""
     try:
         result = call()
         _print_notices()
@@ -135,7 +136,7 @@ def run_command_line(call: Callable[[], Any]) -> int:
 
 
 def _print_notices() -> None:
-    """What a client of this process has noticed about the daemon. Without a client nothing is loaded for it."""
+    """Prints the notices that a client in this process has collected. It loads nothing if no client was used."""
     client = sys.modules.get("switchtower.client.client")
     if client is not None:
         for notice in sorted(client.notices):

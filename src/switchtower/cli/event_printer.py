@@ -1,10 +1,8 @@
-"""Events as people read them, written on whatever screen it is given. Housekeeping that nobody waits for is passed over.
+"""Prints events for users: the answer goes to stdout and the rest to stderr, or everything goes to stdout.
 
-A tool's output as people saw it come, so that only the rest of its result is shown at the end. Pure.
-
-The daemon leaves the last moments to the result, and skips over what comes too fast.
-
-Where a view writes: the answer to stdout and the rest to stderr, or everything to stdout."""
+Housekeeping events are skipped. A tool's streamed output is remembered, so that only the rest of its result is printed at the
+end: the daemon leaves the last part to the result, and skips output that arrives too fast.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, assert_never
@@ -24,21 +22,21 @@ OUTCOME_COLOURS = {"success": "green", "failed": "red", "cancelled": "yellow", "
 _COMMAND_TOOL = "sandbox_exec"
 
 _HIDDEN_PHASES = ("Checkpoint ", "Retry succeeded", "Retries failed", "Screen", "Keys typed by ", "Terminal resized")
-"""How phases begin that say nothing new: an undo needs no announcement, a retry's end shows in what follows it, and a screen
-is painted of what was put out before."""
+"""Prefixes of phases that add no information: an undo needs no announcement, the events after a retry show its end, and a screen
+repeats earlier output."""
 
 
 class EventOutput(Protocol):
     def write_answer(self, text: str) -> None:
-        """A piece of what the model says."""
+        """Writes a piece of the model's answer."""
 
     def end_answer(self) -> None: ...
 
     def withdraw_answer(self) -> None:
-        """What the model has said of this message is void: it says it again from the start."""
+        """Discards the current message, which the model sends again from the start."""
 
     def write_piece(self, text: str) -> None:
-        """A piece of what a tool puts out."""
+        """Writes a piece of a tool's output."""
 
     def write_line(self, text: str, colour: str | None = None) -> None: ...
 
@@ -50,7 +48,7 @@ class EventPrinter:
         self._output = StreamedToolOutput()
         self._usage: dict[str | None, RunUsage] = {}
         self._asked: dict[str, str] = {}
-        """The titles of the dialogs that are open."""
+        """The titles of the open dialogs."""
 
     def print_event(self, event: PushEvent) -> None:
         line = self._target.write_line
@@ -93,11 +91,11 @@ class EventPrinter:
                 assert_never(event.payload)
 
     def end(self) -> None:
-        """Nothing more comes: a message that has no end yet is shown as far as it got."""
+        """Prints the rest of an incomplete message, because no further event arrives."""
         self._target.end_answer()
 
     def print_approval(self, approval: messages.ApprovalRequired) -> None:
-        """In full: whoever decides must see all of what will run."""
+        """Prints the approval in full: the approver must see everything that will run."""
         for text, colour in approval_text.format_approval(approval):
             self._target.write_line(text, colour)
 
@@ -108,7 +106,7 @@ class EventPrinter:
             self._target.write_line(text, colour)
 
     def print_usage(self, run_id: str) -> None:
-        """What the run took, if a model has said so."""
+        """Prints the usage of a run if a model reported it."""
         if (usage := self._usage.pop(run_id, None)) is not None and usage.calls:
             self._target.write_line(f"  {usage}", "dim")
 
@@ -174,7 +172,7 @@ class EventPrinter:
 
 
 def format_arguments(details: Mapping[str, Any]) -> str:
-    """Names and values on one line."""
+    """Formats names and values on one line."""
     return " ".join(f"{name}={_cut_value(approval_text.format_detail_value(value))}" for name, value in details.items())
 
 
@@ -188,7 +186,7 @@ def _cut_value(text: str) -> str:
 
 
 MAX_LINES = 40
-"""Of what nobody saw come: its end is what matters, and the whole is in the result."""
+"""The maximum number of lines of output that was not streamed: its end matters most, and the result contains all of it."""
 _ANCHOR = 200
 
 
@@ -204,7 +202,7 @@ class StreamedToolOutput:
         self._seen += text
 
     def take_rest(self, result: str) -> str:
-        """What the result has beyond that, ending with its line. The next output starts anew."""
+        """Returns the part of the result that was not streamed, with a final newline, and starts over for the next tool."""
         seen, self._seen = self._seen, ""
         rest = _take_last_lines(_cut_seen(seen, result))
         return rest if rest.endswith("\n") or not rest else f"{rest}\n"
@@ -213,7 +211,7 @@ class StreamedToolOutput:
 def _cut_seen(seen: str, result: str) -> str:
     if result.startswith(seen):
         return result[len(seen) :]
-    # Something was skipped on the way, so look for where the two meet.
+    # Some output was skipped, so find the last streamed part in the result.
     anchor = seen[-_ANCHOR:]
     where = result.rfind(anchor)
     return result[where + len(anchor) :] if where >= 0 else f"\n{result}"
@@ -230,10 +228,10 @@ WITHDRAWN_NOTICE = "(the model call failed: the text above is void)"
 
 
 class ProgressOutput:
-    """The model's text to stdout, or nowhere; everything else to stderr.
+    """Writes the model's text to stdout, or nowhere, and everything else to stderr.
 
-    A terminal shows a message while it is streamed. A pipe or a file cannot take a void one back, so there a message is written
-    when it is complete.
+    A terminal shows a message while it is streamed. A pipe or a file cannot take back a withdrawn message, so there a message is
+    written when it is complete.
     """
 
     def __init__(self, *, answers: bool = True) -> None:
@@ -270,7 +268,7 @@ class ProgressOutput:
 
 
 class TranscriptOutput:
-    """Everything to stdout, in the order in which it happened."""
+    """Writes everything to stdout, in the order in which it happened."""
 
     def __init__(self) -> None:
         self._in_piece = False

@@ -1,4 +1,4 @@
-"""The table of commands. Importing it loads click and nothing else: a command's own imports wait until it is called."""
+"""The table of commands. Importing this module loads only click; each command's imports wait until it is called."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CommandEntry(NamedTuple):
-    """`module` is a file of `cli/commands`; the command in it has the row's name."""
+    """A row of the table. `module` is a file in `cli/commands`; the command in it has the row's name."""
 
     name: str
     module: str
@@ -78,7 +78,7 @@ COMMANDS = (
     CommandEntry("version", "installation", "Print the version"),
 )
 ALIASES = {"users": "user", "tokens": "token"}
-"""Other words for a command, which no list shows."""
+"""Other names of commands, which no list shows."""
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _BY_NAME = {row.name: row for row in COMMANDS}
 _BY_NAME |= {alias: _BY_NAME[name] for alias, name in ALIASES.items()}
@@ -102,7 +102,7 @@ class CommandGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """click's own would load every command to see whether it is hidden."""
+        """Replaces click's method, which would load every command to check whether it is hidden."""
         from click.shell_completion import CompletionItem
 
         options = click.Command.shell_complete(self, ctx, incomplete)
@@ -123,7 +123,7 @@ class CommandGroup(click.Group):
 
 
 def _is_completing() -> bool:
-    """click: a shell that asks sets a variable after the program's name."""
+    """Returns whether a shell asks for completions: click's scripts set a variable named after the program."""
     return any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ)
 
 
@@ -166,17 +166,17 @@ def main(args: list[str] | None = None, prog_name: str | None = None) -> NoRetur
 
 
 def pushd() -> NoReturn:
-    """The push document's name for the daemon: `tower serve`."""
+    """Runs `tower serve` under the push document's name for the daemon."""
     main(["serve", *sys.argv[1:]], prog_name="pushd")
 
 
 def hostd() -> NoReturn:
-    """The relay document's name for a host's daemon: `tower host`."""
+    """Runs `tower host` under the relay document's name for a host's daemon."""
     main(["host", *sys.argv[1:]], prog_name="hostd")
 
 
 def pi_server() -> NoReturn:
-    """The pi document's name for a daemon that also speaks over stdin and stdout."""
+    """Runs the pi document's server: a daemon that also serves pi over stdin and stdout."""
     from switchtower.cli.commands import serve
 
     def call() -> Any:
@@ -186,7 +186,7 @@ def pi_server() -> NoReturn:
 
 
 def tm() -> NoReturn:
-    """REP's name for the orchestrator: `tower flow`."""
+    """Runs `tower flow` under REP's name for the orchestrator."""
     from switchtower.cli.commands import flow
 
     def call() -> Any:

@@ -1,6 +1,6 @@
-"""Owns stdout: only data goes out here, as UTF-8 bytes, and nobody else writes there.
+"""Owns stdout: it writes only data, as UTF-8 bytes, and no other module writes there.
 
-On a terminal the text of an answer is kept from steering it; into a pipe or a file it goes unchanged.
+On a terminal, control characters in an answer are replaced; a pipe or a file gets the text unchanged.
 """
 
 import os
@@ -9,17 +9,17 @@ from collections.abc import Callable
 
 
 class OutputClosed(Exception):
-    """stdout was closed by its reader."""
+    """The reader closed stdout."""
 
 
 _middle_of_line = False
 
 
 def write(data: bytes) -> None:
-    """Whole or not at all, and at once: a reader on a pipe sees each piece when it happens."""
+    """Writes all of the data and flushes it, so that a reader on a pipe sees each piece when it happens."""
     try:
         rest = memoryview(data)
-        while rest:  # with PYTHONUNBUFFERED a write may end half-way
+        while rest:  # with PYTHONUNBUFFERED a write may be partial
             rest = rest[sys.stdout.buffer.write(rest) :]
         sys.stdout.buffer.flush()
     except BrokenPipeError:
@@ -32,14 +32,14 @@ def write_line(data: bytes | str) -> None:
 
 
 def write_answer(text: str) -> None:
-    """A piece of streamed text."""
+    """Writes a piece of streamed text."""
     if is_terminal():
         text = "".join(c if (c >= " " and c != "\x7f" and not "\x80" <= c < "\xa0") or c in "\n\t" else "\ufffd" for c in text)
     write_piece(text)
 
 
 def write_piece(text: str, decorate: Callable[[str], str] = str) -> None:
-    """A part of a text that comes bit by bit, as it is. Line ends at its end stay outside of what decorates it."""
+    """Writes a piece of streamed text unchanged. Trailing newlines stay outside of the decoration."""
     global _middle_of_line
     if not text:
         return
@@ -49,7 +49,7 @@ def write_piece(text: str, decorate: Callable[[str], str] = str) -> None:
 
 
 def end_answer() -> None:
-    """An answer ends with its line."""
+    """Ends the answer's last line with a newline."""
     global _middle_of_line
     if _middle_of_line:
         _middle_of_line = False
@@ -57,7 +57,7 @@ def end_answer() -> None:
 
 
 def end_terminal_line() -> None:
-    """On a terminal that shows both streams, what people read starts on a line of its own."""
+    """Starts a new line if the same terminal shows both streams, so that messages do not join the answer."""
     if _middle_of_line and is_terminal() and os.isatty(2):
         end_answer()
 
@@ -67,7 +67,7 @@ def is_terminal() -> bool:
 
 
 def flush() -> bool:
-    """Whether everything reached its reader."""
+    """Flushes stdout and returns whether the reader received everything."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -77,7 +77,7 @@ def flush() -> bool:
 
 
 def _discard_the_rest() -> None:
-    # What is still buffered would fail again, noisily, when the interpreter closes stdout.
+    # Buffered data would fail again, with a noisy error, when the interpreter closes stdout.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

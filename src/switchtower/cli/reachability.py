@@ -1,4 +1,4 @@
-"""By which addresses other machines reach the daemon's ports, and whether what they send there can be read on the way."""
+"""Finds the addresses at which other machines reach the daemon's ports, and whether that traffic is encrypted."""
 
 import ipaddress
 import socket
@@ -11,7 +11,7 @@ from switchtower.settings import parsers
 _ENCRYPTED = ("https", "wss")
 _WILDCARD_FAMILIES = {"0.0.0.0": socket.AF_INET, "::": socket.AF_INET6}  # noqa: S104
 _DOCUMENTATION_ADDRESSES = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
-"""Addresses that no machine has. To connect a datagram socket sends nothing, and shows the address of this machine's own."""
+"""Addresses that no machine has. Connecting a datagram socket to one sends nothing, but reveals this machine's own address."""
 
 TLS_REMEDY = (
     "start the daemon with `--tls-cert FILE --tls-key FILE`, or listen at 127.0.0.1 alone; "
@@ -21,13 +21,13 @@ TLS_REMEDY = (
 
 class Reachability(NamedTuple):
     http: str | None = None
-    """The page's address for other machines; None when the port serves only this one."""
+    """The web page's address for other machines; None when the port serves only this machine."""
     pi: str | None = None
-    """The same of pi's own port."""
+    """The address of pi's own port for other machines; None when the port serves only this machine."""
 
     @property
     def warning(self) -> str | None:
-        """The cause; `REMEDY` is the other half."""
+        """The cause of the warning; `TLS_REMEDY` is the remedy."""
         plain = [url for url in self if url is not None and urlsplit(url).scheme not in _ENCRYPTED]
         if not plain:
             return None
@@ -39,7 +39,7 @@ class Reachability(NamedTuple):
 def describe_reachability(
     *, http: str | None, pi: str | None, listening: Mapping[str, str], public_url: str | None = None
 ) -> Reachability:
-    """`http` and `pi` are the addresses of the ports for this machine, and `listening` has those that they are bound to."""
+    """`http` and `pi` are the ports' URLs on this machine; `listening` has the addresses that they are bound to."""
     reached = _make_external_url(http, listening.get("http"))
     return Reachability(reached and (public_url or reached), _make_external_url(pi, listening.get("pi")))
 
@@ -62,7 +62,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _find_own_address(family: socket.AddressFamily = socket.AF_INET) -> str:
-    """The address by which this machine reaches others; its name where it reaches none."""
+    """Returns the address from which this machine reaches others; its host name when it reaches none."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((_DOCUMENTATION_ADDRESSES[family], 9))

@@ -1,6 +1,6 @@
-"""A page for each command, made from the commands themselves: `python -m switchtower.cli.reference docs/commands`.
+"""Renders a reference page for each command: `python -m switchtower.cli.reference docs/commands`.
 
-What a page says is the command's own help, so the two cannot differ. A test compares the committed pages with fresh ones.
+A page is the command's own help, so the two cannot differ. A test compares the committed pages with fresh ones.
 """
 
 import inspect
@@ -15,7 +15,7 @@ from switchtower.cli import main
 INDEX = "README.md"
 _BLOCK = "\b"
 _MAX_WIDTH = 10_000
-"""Wide enough that click wraps nothing."""
+"""A width at which click wraps no line."""
 _EXIT_CODES = """\
 | code | what it means |
 |---|---|
@@ -30,14 +30,14 @@ _EXIT_CODES = """\
 
 
 def render_pages() -> dict[str, str]:
-    """All pages by file name: one a command, and the index."""
+    """Returns all pages by file name: one for each command, and the index."""
     made = {f"{row.name}.md": _render_page(row) for row in main.COMMANDS}
     made[INDEX] = _render_index()
     return made
 
 
 def write_pages(folder: Path) -> None:
-    """Writes all pages, and removes those of commands that are no more."""
+    """Writes all pages, and removes the pages of commands that no longer exist."""
     folder.mkdir(parents=True, exist_ok=True)
     made = render_pages()
     for name, text in made.items():
@@ -93,7 +93,7 @@ def _render_section(command: click.Command, parent: click.Context, name: str, *,
 
 
 def _render_prose(text: str) -> Iterator[str]:
-    """Paragraphs, each on one line; what click keeps as it is, such as examples, in a block of its own."""
+    """Yields paragraphs, each on one line; text that click keeps verbatim, such as examples, becomes a code block."""
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         kept, _, block = paragraph.partition(f"{_BLOCK}\n")
         if not block:

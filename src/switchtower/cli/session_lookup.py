@@ -1,4 +1,4 @@
-"""The session that somebody means: a whole id, a unique beginning or end of one, or `last`."""
+"""Resolves a session reference: a whole id, a unique start or end of one, or `last`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ _WHOLE_ID_LENGTH = len("sess_") + 26
 
 @asynccontextmanager
 async def open_session(session_ref: str, token: str | None = None) -> AsyncIterator[tuple[DaemonClient, str]]:
-    """A client, and the id of the session that is meant. The daemon is started when none runs."""
+    """Yields a client and the id of the referenced session. It starts the daemon when none is running."""
     async with await DaemonClient.connect(config.load()) as client:
         found = await find_session_id(client, session_ref)
         if token is not None:
@@ -22,7 +22,7 @@ async def open_session(session_ref: str, token: str | None = None) -> AsyncItera
 
 
 async def find_session_id(client: DaemonClient, session_ref: str) -> str:
-    """Raises `ClientError` when it is none or several."""
+    """Raises `ClientError` when no session or more than one matches."""
     if session_ref == "last":
         if sessions := await client.list_sessions(limit=1):
             return sessions[0].sessionId

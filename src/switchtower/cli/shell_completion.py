@@ -1,5 +1,6 @@
-"""What a shell offers for an argument: sessions and models from a daemon that runs, settings from their table. Starts nothing,
-prints nothing, and an answer that does not come soon is no answer.
+"""Shell completion of arguments: sessions and models from a running daemon, settings from their table.
+
+It starts nothing, prints nothing, and gives up on an answer that takes too long.
 """
 
 import asyncio
@@ -20,11 +21,11 @@ _MAX_HELP_CHARS = 60
 
 T = TypeVar("T")
 CompletionWord = tuple[str, str]
-"""A word, and what is said about it."""
+"""A word and its description."""
 
 
 class CompletedParam(click.types.StringParamType):
-    """Text, as it was, with words that a shell can offer for it."""
+    """A string parameter with words that a shell can complete."""
 
     def __init__(self, offers: Callable[[], Iterable[CompletionWord]]) -> None:
         self._offers = offers
@@ -32,13 +33,13 @@ class CompletedParam(click.types.StringParamType):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
             offers = list(self._offers())
-        except Exception:  # a shell that asks must never be told of a traceback
+        except Exception:  # a shell that completes a word must never show a traceback
             return []
         return [CompletionItem(word, help=_clean_text(said)) for word, said in offers if word.startswith(incomplete)]
 
 
 def install_completions(command: click.Command, path: str = "") -> None:
-    """Gives the arguments of a command, and of those below it, what can be offered for them."""
+    """Attaches completions to the arguments of a command and of its subcommands."""
     name = f"{path} {command.name}".strip()
     for parameter in command.params:
         if parameter.type is click.STRING and (offers := _find_completer(name, parameter)) is not None:
@@ -97,7 +98,7 @@ def complete_servers() -> list[CompletionWord]:
 
 
 async def _ask_daemon(question: "Callable[[DaemonClient], Awaitable[list[T]]]") -> list[T]:
-    """Of the daemon that runs; nothing when none does. A shell that completes a word shows no warnings."""
+    """Queries the running daemon; returns nothing when none is running. Warnings are off, because a shell would show them."""
     import logging
 
     from switchtower import config
@@ -113,6 +114,6 @@ async def _ask_daemon(question: "Callable[[DaemonClient], Awaitable[list[T]]]") 
 
 
 def _clean_text(text: str) -> str | None:
-    """On one line and harmless: what was said about a session came from elsewhere."""
+    """Joins the text into one printable line: a session's title is untrusted."""
     shown = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return (shown if len(shown) <= _MAX_HELP_CHARS else f"{shown[: _MAX_HELP_CHARS - 1]}…") or None

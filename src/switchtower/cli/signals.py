@@ -1,4 +1,4 @@
-"""Ctrl-C and its relatives, as something a coroutine can wait for. A second one leaves at once."""
+"""Turns Ctrl-C and similar signals into an event that a coroutine can await. A second signal exits at once."""
 
 import asyncio
 import os
@@ -15,12 +15,12 @@ Result = TypeVar("Result")
 
 
 class Interrupted(Exception):
-    """Somebody asked this process to stop."""
+    """The process received a signal to stop."""
 
 
 @contextmanager
 def catch_interrupts(on_second: Callable[[], None] = lambda: None) -> Iterator[asyncio.Event]:
-    """Set by the first signal that asks this process to stop. `at_once` is done before the second one ends it."""
+    """Yields an event that is set by the first stop signal. `on_second` runs before the second one ends the process."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 
@@ -30,7 +30,7 @@ def catch_interrupts(on_second: Callable[[], None] = lambda: None) -> Iterator[a
             os._exit(ExitStatus.CANCELLED)
         asked.set()
 
-    # What `nohup` or a shell's background has told us to ignore stays ignored.
+    # Signals that `nohup` or a background shell made us ignore stay ignored.
     heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in heeded:
         loop.add_signal_handler(number, ask)
@@ -42,7 +42,7 @@ def catch_interrupts(on_second: Callable[[], None] = lambda: None) -> Iterator[a
 
 
 async def run_unless_interrupted(interrupted: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result:
-    """What the work comes to. Raises `Interrupted` when that was asked for first."""
+    """Returns the result of the work. Raises `Interrupted` when a stop signal arrives first."""
     task = asyncio.create_task(work)
     asked = asyncio.create_task(interrupted.wait())
     try:

@@ -1,12 +1,8 @@
-"""What a service runs and with which environment, from the settings and the shell that installs it. Pure.
+"""The daemon as a service of systemd or launchd: it renders the unit files, writes or removes them, and runs the service
+manager's commands.
 
-Keys are not carried over: a unit file is no place for them. They go into `service.env` in the configuration folder.
-
-systemd's user units as text, and the commands that make it take notice of them. Runs nothing.
-
-launchd's agent as a property list, and the commands that load it. Runs nothing.
-
-The service manager of this machine: writes and removes what it reads, and tells it, when it is there, to take notice."""
+Keys are not copied into a unit file; they belong in `service.env` in the configuration folder.
+"""
 
 import os
 import plistlib
@@ -24,7 +20,7 @@ from switchtower import config
 
 SERVICE_NAME = "switchtower"
 CARRIED_VARIABLES = ("TOWER_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "LANG")
-"""Where things are; everything else belongs into the configuration file."""
+"""Variables that locate folders; every other setting belongs in the configuration file."""
 KEYS_FILE = "service.env"
 _STOP_MARGIN = 10.0
 
@@ -36,7 +32,7 @@ class ServicePlan(Struct, frozen=True, kw_only=True):
     socket: Path
     log: Path
     stop_s: int
-    """How long the daemon may take to end."""
+    """Seconds that the daemon may take to stop."""
     socket_activation: bool = False
 
 
@@ -44,7 +40,7 @@ def make_service_plan(settings: config.Settings, environ: Mapping[str, str], *, 
     environment = {name: environ[name] for name in CARRIED_VARIABLES if environ.get(name)}
     if settings.home is not None:
         environment["TOWER_HOME"] = str(settings.home)
-    # A service has a short search path of its own, and what sessions run would not be found.
+    # A service has a short search path by default, on which the programs of sessions would not be found.
     folders = [folder for folder in environ.get("PATH", "").split(":") if PurePath(folder).is_absolute()]
     if folders:
         environment["PATH"] = ":".join(dict.fromkeys(folders))
@@ -60,7 +56,7 @@ def make_service_plan(settings: config.Settings, environ: Mapping[str, str], *, 
 
 
 def find_dropped_settings(environ: Mapping[str, str]) -> list[str]:
-    """Settings of this shell that the service will not have."""
+    """Lists the settings of this shell that the service will not have."""
     return [
         variable
         for setting in config.SETTINGS
@@ -80,7 +76,7 @@ def locate_systemd_folder(environ: Mapping[str, str]) -> Path:
 
 
 def render_systemd_units(plan: ServicePlan) -> dict[str, bytes]:
-    """By name. With socket activation, systemd listens and starts the daemon when somebody comes."""
+    """Renders the units by name. With socket activation, systemd listens and starts the daemon at the first connection."""
     return (
         {SERVICE_UNIT: _render_service_unit(plan), SOCKET_UNIT: _render_socket_unit(plan)}
         if plan.socket_activation
@@ -151,7 +147,7 @@ WantedBy=sockets.target
 
 
 def _quote_word(word: str) -> str:
-    """As one word, whatever is in it."""
+    """Quotes any text as one word."""
     escaped = _escape_specifiers(word).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
@@ -206,7 +202,7 @@ _COMMAND_TIMEOUT = 60.0
 
 
 class ServiceCommandResult(Struct, frozen=True):
-    """A command for the service manager, and what became of it."""
+    """A command for the service manager, and its result."""
 
     command: str
     ran: bool
@@ -305,14 +301,14 @@ def get_service_manager(kind: str, environ: Mapping[str, str]) -> ServiceManager
 
 
 def write_files(manager: ServiceManager, plan: ServicePlan) -> list[Path]:
-    """Each whole or not at all. What an earlier installation had beyond it is removed."""
+    """Writes each file atomically, and removes files of an earlier installation that are no longer needed."""
     manager.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     wanted = manager.render_files(plan)
     for name, content in wanted.items():
         descriptor, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=manager.folder)
         with os.fdopen(descriptor, "wb") as out:
             out.write(content)
-        Path(temporary).chmod(0o644)  # as these programs expect them; there is no secret in it
+        Path(temporary).chmod(0o644)  # the mode that the service managers expect; the files contain no secret
         Path(temporary).replace(manager.folder / name)
     for file in manager.list_installed():
         if file.name not in wanted:
@@ -321,7 +317,7 @@ def write_files(manager: ServiceManager, plan: ServicePlan) -> list[Path]:
 
 
 def run_commands(manager: ServiceManager, commands: list[list[str]]) -> list[ServiceCommandResult]:
-    """One after the other. Where the program is not there, they are only named: a person can run them."""
+    """Runs the commands in order. Without the service manager it only lists them, so that the user can run them."""
     if shutil.which(manager.program) is None:
         return [ServiceCommandResult(manager.format_command(command), ran=False) for command in commands]
     told: list[ServiceCommandResult] = []
@@ -345,7 +341,7 @@ def _run_command(argv: list[str]) -> str | None:
 
 
 def _read_output(argv: list[str]) -> str | None:
-    """What it prints, whatever its exit code; None when it is not there or prints nothing."""
+    """Returns the output, whatever the exit code; None when the program is not installed or prints nothing."""
     if shutil.which(argv[0]) is None:
         return None
     try:

@@ -1,6 +1,4 @@
-"""Rows as plain columns, for people and for `awk`. Pure.
-
-Rows of the daemon's listings of users, tokens and hosts, for people. Pure."""
+"""Formats rows as plain columns for users and for `awk`, and the cells of the daemon's listings. Pure."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -9,14 +7,14 @@ from switchtower.presentation import formats
 
 
 def format_rows(cells: Sequence[Sequence[str]]) -> list[str]:
-    """Each row on one line, its columns under each other; the last column is as long as it likes."""
+    """Formats each row on one line with aligned columns; the last column may have any length."""
     flat = [[" ".join(cell.splitlines()) for cell in row] for row in cells]
     widths = [max(map(len, column)) for column in zip(*flat, strict=True)][:-1]
     return ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in flat]
 
 
 def format_fields(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """A name and its value a line; a value of several lines goes on under its first."""
+    """Formats one name and value per line; further lines of a value are indented under its first line."""
     width = max((len(name) for name, _ in pairs), default=0) + 1
     spelled = []
     for name, value in pairs:
@@ -42,7 +40,7 @@ def format_until(row: Mapping[str, object], key: str, *, now: float) -> str:
 
 
 def _parse_moment(value: object) -> float | None:
-    """Seconds since 1970, from a time as relay spells it or from milliseconds."""
+    """Returns seconds since 1970, from relay's time format or from milliseconds."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value / 1_000
     if isinstance(value, str):

@@ -1,4 +1,7 @@
-"""Asks the daemon about users, tokens and hosts: HTTP with JSON, over its owner-only Unix socket. Prints nothing."""
+"""Sends administration requests (users, tokens, hosts) to the daemon as HTTP with JSON over its owner-only Unix socket.
+
+This module prints nothing.
+"""
 
 import asyncio
 import http.client
@@ -15,7 +18,7 @@ from switchtower import config
 from switchtower.client import discovery, errors
 
 START_TIMEOUT = 5.0
-"""For the socket to be there."""
+"""Seconds to wait until the daemon's administration socket accepts connections."""
 POLL_INTERVAL = 0.05
 REQUEST_TIMEOUT = 30.0
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
@@ -23,7 +26,7 @@ _NOT_RUNNING_ERRORS = (FileNotFoundError, ConnectionRefusedError)
 
 
 class AdminEndpoints(msgspec.Struct, frozen=True):
-    """What these commands need of `endpoints.json`."""
+    """The fields of `endpoints.json` that the administration commands use."""
 
     socket: str
     hostd_socket: str | None = None
@@ -35,12 +38,12 @@ class AdminEndpoints(msgspec.Struct, frozen=True):
     listening: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        """Without the token."""
+        """Leaves the token out, so that no log or traceback contains it."""
         return f"Endpoints(socket={self.socket!r}, hostd_socket={self.hostd_socket!r})"
 
 
 def build_path(*names: str, **query: str | None) -> str:
-    """A route from its parts, whatever is in them."""
+    """Builds a URL path with a query; every part is percent-encoded, so it may contain any character."""
     asked = urlencode({name: value for name, value in query.items() if value is not None})
     path = "".join(f"/{quote(name, safe='')}" for name in names)
     return f"{path}?{asked}" if asked else path
@@ -51,7 +54,7 @@ def get(*names: str, **query: str | None) -> Any:
 
 
 def get_rows(*names: str, **query: str | None) -> list[dict[str, Any]]:
-    """A listing: objects, each with what the daemon knows."""
+    """Fetches a list of JSON objects."""
     try:
         return msgspec.convert(get(*names, **query), list[dict[str, Any]])
     except msgspec.ValidationError:
@@ -59,7 +62,7 @@ def get_rows(*names: str, **query: str | None) -> list[dict[str, Any]]:
 
 
 def request(method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
-    """What the daemon answers; None when that is nothing. Starts it when none runs."""
+    """Sends a request, starts the daemon if none is running, and returns the decoded answer; None when the body is empty."""
     settings = config.load()
     endpoints = _read_endpoints(settings)
     if (place := _locate_admin_socket(settings, endpoints)) is not None:
@@ -68,7 +71,7 @@ def request(method: str, path: str, body: Mapping[str, object] | None = None) ->
         try:
             return _send_request(place, method, path, body)
         except _NOT_RUNNING_ERRORS:
-            pass  # left by a daemon that has gone
+            pass  # the socket file was left behind by a stopped daemon
     if (place := _locate_admin_socket(settings, ensure_running(settings))) is None:
         raise errors.DaemonTooOld("users, tokens and hosts")
     deadline = time.monotonic() + START_TIMEOUT
@@ -76,7 +79,7 @@ def request(method: str, path: str, body: Mapping[str, object] | None = None) ->
         try:
             return _send_request(place, method, path, body)
         except _NOT_RUNNING_ERRORS as problem:
-            # A daemon that has just started opens this socket a moment after its first one.
+            # A daemon that has just started opens this socket a moment after its push socket.
             if time.monotonic() > deadline:
                 raise errors.DaemonUnreachable(
                     f"the daemon does not answer at `{place}` ({problem.strerror})", hint="stop it with `tower stop`"
@@ -85,7 +88,7 @@ def request(method: str, path: str, body: Mapping[str, object] | None = None) ->
 
 
 def get_if_running(settings: config.Settings, *names: str) -> Any:
-    """What a running daemon answers; None when none does, or when it is too old to know. Starts nothing."""
+    """Returns a running daemon's answer; None when no daemon runs or it is too old for the request. Never starts a daemon."""
     if (place := _locate_admin_socket(settings, _read_endpoints(settings))) is None:
         return None
     try:
@@ -95,14 +98,14 @@ def get_if_running(settings: config.Settings, *names: str) -> Any:
 
 
 def _locate_admin_socket(settings: config.Settings, endpoints: AdminEndpoints | None) -> Path | None:
-    """One that was asked for; else the running daemon's own word."""
+    """Returns the configured socket if it differs from the default, else the one that the running daemon announces."""
     if settings.host_socket != settings.default_host_socket:
         return settings.host_socket
     return Path(endpoints.hostd_socket) if endpoints is not None and endpoints.hostd_socket is not None else None
 
 
 def ensure_running(settings: config.Settings) -> AdminEndpoints:
-    """Where the daemon is, which is started when none runs."""
+    """Starts the daemon if none is running, and returns its endpoints."""
     asyncio.run(_start(settings))
     endpoints = _read_endpoints(settings)
     if endpoints is None:
@@ -117,7 +120,7 @@ async def _start(settings: config.Settings) -> None:
 
 
 def _read_endpoints(settings: config.Settings) -> AdminEndpoints | None:
-    """None when there are none, or when the socket that was asked for is another daemon's."""
+    """Returns None when the file does not exist, or when the configured socket belongs to another daemon."""
     try:
         endpoints = msgspec.json.decode(settings.endpoints_path.read_bytes(), type=AdminEndpoints)
     except (OSError, msgspec.MsgspecError):

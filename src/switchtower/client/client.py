@@ -1,4 +1,4 @@
-"""The requests of the protocol as methods, on one connection that keeps no events and is opened again when it is lost."""
+"""The requests of the push protocol as methods, on one connection that keeps no events and reopens after it is lost."""
 
 import secrets
 import time
@@ -18,11 +18,11 @@ from switchtower.protocols.push import extension_messages, listing_messages, mes
 
 _MAX_SEQ = 2**53 - 1
 _SLOW_REQUEST_TIMEOUT = 300.0
-"""Seconds for what may read a whole repository."""
+"""Timeout in seconds of requests for which the daemon may read a whole repository."""
 
 NEEDS_RESTART = "the daemon was started before config.toml changed: run `tower restart`"
 notices: set[str] = set()
-"""What the user of this process should know about the daemon it talked to; a front end shows it once."""
+"""Messages about the daemon for the user of this process; each front end shows them once."""
 
 Answer = TypeVar("Answer", bound=Struct)
 MessageDelivery = Literal["steer", "follow_up"]
@@ -36,7 +36,7 @@ class DaemonClient:
 
     @classmethod
     async def connect(cls, settings: config.Settings, *, start: bool = True) -> "DaemonClient":
-        """With `start`, a daemon is started when none runs. Raises `DaemonUnreachable`."""
+        """Connects, and with `start` starts a daemon when none is running. Raises `DaemonUnreachable`."""
         opener = discovery.connect_or_start if start else discovery.connect
         client = cls(settings, await opener(settings))
         if discovery.needs_restart(settings):
@@ -55,7 +55,7 @@ class DaemonClient:
         return greeting.runtimeVersion if greeting else "unknown"
 
     def supports(self, capability: str) -> bool:
-        """Whether the daemon understands this group of requests beyond the document."""
+        """Returns whether the daemon supports this group of requests, which are additions to the push document."""
         greeting = self._connection.greeting
         return greeting is not None and capability in greeting.capabilities
 
@@ -66,9 +66,9 @@ class DaemonClient:
         return await self._request(messages.Ping(), messages.Pong)
 
     async def start_session(self, request: messages.StartSession) -> messages.StartSessionAnswer:
-        """Not asked again when the connection is lost: it may have started one."""
+        """Starts a session. A lost connection does not repeat the request, because the daemon may have started the session."""
         if (wish := _find_unsupported_feature(request)) and not self.supports("configure"):
-            # It would be passed over in silence, and the session be another than was asked for.
+            # An older daemon would ignore the field without an error and start a different session than requested.
             raise errors.DaemonTooOld(wish)
         if request.preset is not None and not self.supports("presets"):
             raise errors.DaemonTooOld("presets")
@@ -81,9 +81,9 @@ class DaemonClient:
         if request.sandboxProvider == "auto" and not self.supports("sandbox_setting"):
             if self.supports("configure"):
                 raise errors.DaemonTooOld("a sandbox that the daemon chooses")
-            request = replace(request, sandboxProvider="local")  # the document has no other
+            request = replace(request, sandboxProvider="local")  # push defines no other value
         if request.repo.currentBranch is None and not self.supports("optional_branches"):
-            # The document's schemas want a name, and no empty one.
+            # push's schemas require both branch names, and neither may be empty.
             current, default = workspace.UNKNOWN_BRANCHES
             request = replace(request, repo=replace(request.repo, currentBranch=current, defaultBranch=default))
         within = _SLOW_REQUEST_TIMEOUT if request.worktree else REQUEST_TIMEOUT
@@ -92,7 +92,7 @@ class DaemonClient:
         return answer
 
     def remember_attach_token(self, session_id: str, attach_token: str) -> None:
-        """The token to show where the daemon asks for it. A daemon that gives none asks for none."""
+        """Stores the token for requests that the daemon accepts only with it. A daemon that issues no token requires none."""
         if attach_token:
             self._attach_tokens[session_id] = attach_token
 
@@ -107,8 +107,8 @@ class DaemonClient:
         acceptance: Sequence[messages.AcceptanceCriterion] = (),
         rules: Sequence[messages.RunRule] = (),
     ) -> str:
-        """Starts a run, once, however often the connection is lost meanwhile; returns its id. `rules` are of the policy, for
-        this run alone."""
+        """Starts exactly one run, however often the connection is lost meanwhile, and returns its id. `rules` are policy rules
+        that apply to this run alone."""
         if rules and not self.supports("run_rules"):
             raise errors.DaemonTooOld("rules for one run")
         request = messages.SendUserMessage(
@@ -121,7 +121,7 @@ class DaemonClient:
         return (await self._request(request, messages.SendAnswer, session_id)).runId
 
     async def queue_message(self, session_id: str, text: str, delivery: MessageDelivery) -> extension_messages.Queued:
-        """Hands a message to a run that is under way, once; without a run it starts one."""
+        """Delivers a message to the active run exactly once; without an active run it starts one."""
         request = extension_messages.QueueMessage(_make_message_id(), text, delivery, session_id)
         return await self._request(request, extension_messages.Queued, session_id)
 
@@ -136,9 +136,9 @@ class DaemonClient:
         scope: messages.ApprovalScope = "once",
         stop: bool | None = None,
     ) -> None:
-        """Raises `RequestFailed` with `APPROVAL_EXPIRED` when somebody else was first. With the scope `session`, the rule
-        that the approval shows as `details.always` holds from now on. With `stop`, a denial ends the run or lets it continue
-        as it says; without it, an agent continues after a comment, and a program in a terminal always."""
+        """Raises `RequestFailed` with `APPROVAL_EXPIRED` when another client decided first. With the scope `session`, the rule
+        that the approval shows as `details.always` applies from now on. `stop` decides whether a denial ends the run; when it is
+        None, an agent continues only after a denial with a comment, and a program in a terminal always continues."""
         if scope == "session" and not self.supports("always_allow"):
             raise errors.DaemonTooOld("decisions for a whole session")
         request = messages.SubmitApproval(
@@ -156,7 +156,8 @@ class DaemonClient:
         responses: Mapping[str, object] | None = None,
         dismissed: bool = False,
     ) -> None:
-        """Gives exactly one answer. Raises `RequestFailed` when the dialog is not open any more, or wants another answer."""
+        """Sends exactly one answer. Raises `RequestFailed` when the dialog is no longer open or requires another kind of
+        answer."""
         if not self.supports("dialogs"):
             raise errors.DaemonTooOld("dialogs")
         given = None if responses is None else dict(responses)
@@ -164,7 +165,7 @@ class DaemonClient:
         await self._request(request, extension_messages.DialogAnswered, session_id)
 
     async def list_open_dialogs(self, session_id: str) -> list[dialogs.PushDialog]:
-        """What a session's people are asked at this moment, found by reading its events. An older daemon asks nothing."""
+        """Returns the dialogs that are open in a session, found by reading its events. An older daemon has no dialogs."""
         if not self.supports("dialogs") or (await self.get_session(session_id)).activeRunId is None:
             return []
         return [dialog for _, dialog in (await self.subscribe(session_id).find_open_dialogs()).values()]
@@ -172,21 +173,21 @@ class DaemonClient:
     async def cancel_run(
         self, session_id: str, *, run_id: str | None = None, reason: str = "user_cancelled", force: bool = False
     ) -> None:
-        """With `force` a program in a terminal is killed, and not asked to end."""
+        """Cancels a run. With `force`, the daemon kills a program in a terminal instead of asking it to exit."""
         if force and not self.supports("terminals"):
             raise errors.DaemonTooOld("killing programs")
         await self._request(messages.CancelRun(session_id, run_id, reason, force), messages.Accepted, session_id)
 
     async def type_text(self, session_id: str, text: str) -> None:
-        """Types a text into a session's program, once, however often the connection is lost meanwhile."""
+        """Types a text into a session's program exactly once, however often the connection is lost meanwhile."""
         request = extension_messages.TerminalInput(
             text, session_id, ids.format_id("in", time.time_ns() // 1_000_000, secrets.randbits(80))
         )
         await self._request(request, extension_messages.Typed, session_id)
 
     async def type_keys(self, session_id: str, keys: str) -> None:
-        """As a person types, of which only the number of keys is kept. Waits for a daemon that is away, and is not asked again
-        when the connection is lost on the way: nobody's key is to be pressed twice."""
+        """Types a user's keystrokes, of which the daemon stores only the count. The client waits for a daemon that is restarting,
+        but does not repeat the request after a lost connection: no key may be pressed twice."""
         await retry_while_away(self._ensure_connected, timeout=RECONNECT_TIMEOUT)
         await self._request(
             extension_messages.TerminalInput(keys, session_id), extension_messages.Typed, session_id, repeatable=False
@@ -196,18 +197,18 @@ class DaemonClient:
         await self._request(extension_messages.TerminalResize(cols, rows, session_id), extension_messages.Typed, session_id)
 
     async def list_terminals(self, limit: int = 20) -> list[extension_messages.TerminalListing]:
-        """Of the sessions that were used last, those that are programs. An older daemon has none."""
+        """Returns the terminal programs among the most recently used sessions. An older daemon has none."""
         if not self.supports("terminals"):
             return []
         return (await self._request(extension_messages.ListTerminals(limit), extension_messages.Terminals)).terminals
 
     async def list_cards(self, limit: int = 100, *, waiting: bool = False) -> list[listing_messages.Card]:
-        """Sessions, the one used last first; or only those that wait for a decision."""
+        """Lists sessions, most recently used first; with `waiting`, only those that wait for a decision."""
         self._require_capability("cards", "lists with titles")
         return (await self._request(listing_messages.ListCards(limit, waiting), listing_messages.Cards)).cards
 
     async def list_approvals(self, limit: int = 100) -> list[listing_messages.PendingApproval]:
-        """Everything that waits for a decision, of all sessions and hosts."""
+        """Lists all pending approvals of all sessions and hosts."""
         self._require_capability("inbox", "an inbox")
         return (await self._request(listing_messages.ListApprovals(limit), listing_messages.Approvals)).approvals
 
@@ -217,7 +218,8 @@ class DaemonClient:
         return (await self._request(request, listing_messages.Hits, timeout=_SLOW_REQUEST_TIMEOUT)).hits
 
     async def fork_session(self, session_id: str, *, before_seq: int | None = None) -> listing_messages.Forked:
-        """A new session with what was said in this one. Not asked again when the connection is lost: it may have begun."""
+        """Copies the conversation into a new session. A lost connection does not repeat the request, because the daemon may have
+        created the fork."""
         self._require_capability("fork", "forks")
         request = listing_messages.ForkSession(session_id, before_seq)
         forked = await self._request(request, listing_messages.Forked, session_id, repeatable=False)
@@ -229,13 +231,13 @@ class DaemonClient:
         await self._request(listing_messages.DeleteSession(session_id), listing_messages.Deleted, session_id, repeatable=False)
 
     async def list_nodes(self) -> list[listing_messages.Node]:
-        """The nodes that share the daemon's store, itself among them. None where it is alone; an older one always is."""
+        """Lists the nodes that share the daemon's store, including its own; empty for a single node and for an older daemon."""
         if not self.supports("nodes"):
             return []
         return (await self._request(listing_messages.ListNodes(), listing_messages.Nodes)).nodes
 
     async def drain_node(self, wait_seconds: float) -> listing_messages.NodeDrained:
-        """Empties the node. It lets clients go on the way, this one too: asked again, it tells what came of it."""
+        """Drains the node. The node disconnects its clients meanwhile, this one too; the repeated request returns the result."""
         self._require_capability("nodes", "several nodes")
         request = listing_messages.DrainNode(wait_seconds)
         return await self._request(request, listing_messages.NodeDrained, timeout=wait_seconds + _SLOW_REQUEST_TIMEOUT)
@@ -257,7 +259,7 @@ class DaemonClient:
             raise errors.DaemonTooOld(what)
 
     async def get_flow_report(self, session_id: str) -> extension_messages.FlowReport:
-        """What became of a flow so far, in REP's words."""
+        """Returns the state of a flow so far, in REP's terms."""
         return await self._request(
             extension_messages.GetFlow(session_id), extension_messages.FlowReport, session_id, timeout=_SLOW_REQUEST_TIMEOUT
         )
@@ -275,18 +277,18 @@ class DaemonClient:
         thinking: messages.ThinkingLevel | None = None,
         title: str | None = None,
     ) -> None:
-        """How the session works from its next run on. None leaves a thing as it is."""
+        """Changes the session's settings from its next run on; None leaves a setting unchanged."""
         request = extension_messages.ConfigureSession(session_id, provider, model, policy, thinking, title)
         await self._request(request, extension_messages.Configured, session_id)
 
     async def compact_session(self, session_id: str, instructions: str = "") -> str:
-        """Starts a run that summarises the conversation; returns its id. Not asked again when the connection is lost."""
+        """Starts a run that summarises the conversation, and returns its id. A lost connection does not repeat the request."""
         request = extension_messages.CompactSession(session_id, instructions)
         return (await self._request(request, extension_messages.ChoreStarted, session_id, repeatable=False)).runId
 
     async def undo_run(self, session_id: str, *, redo: bool = False, force: bool = False) -> str:
-        """Starts a run that takes back what the last one changed; returns its id. Not asked again when the connection is
-        lost: a second one would take back another."""
+        """Starts a run that reverts the changes of the last run, and returns its id. A lost connection does not repeat the
+        request: the second one would revert another run."""
         request = extension_messages.UndoRun(session_id, redo, force)
         return (await self._request(request, extension_messages.ChoreStarted, session_id, repeatable=False)).runId
 
@@ -298,15 +300,15 @@ class DaemonClient:
         return (await self._request(extension_messages.ListModels(), extension_messages.Models)).models
 
     async def list_server_models(self, provider: str) -> list[str] | None:
-        """The models that a provider's server lists; None when it has no list."""
+        """Returns the models that a provider's server lists; None when it has no list."""
         return (await self._request(extension_messages.ListModels(provider), extension_messages.Models)).serverModels or None
 
     async def list_templates(self, root: str) -> list[extension_messages.Template]:
-        """The skills and prompts of a folder, the user's own, and the extensions."""
+        """Lists the skills and prompts of a folder, those of the user, and those of extensions."""
         return (await self._request(extension_messages.ListTemplates(root), extension_messages.Templates)).templates
 
     async def list_presets(self, root: str) -> list[extension_messages.Preset]:
-        """Those of a folder and the user's own, also those that cannot be used."""
+        """Lists the presets of a folder and those of the user, including presets that cannot be used."""
         return (await self._request(extension_messages.ListPresets(root), extension_messages.Presets)).presets
 
     def subscribe(
@@ -352,7 +354,8 @@ class DaemonClient:
             self._connection = await discovery.connect(self.settings)
 
     async def _show_token(self, session_id: str) -> None:
-        """Where a token is required, a connection commands only what it is attached to. Beyond the head, nothing is replayed."""
+        """Attaches with the token: where the daemon requires one, a connection may command only sessions it is attached to. The
+        cursor is beyond the head, so the daemon replays nothing."""
         attach = messages.AttachSession(_MAX_SEQ, session_id, self._attach_tokens[session_id])
         await self._connection.request(attach, messages.AttachAnswer, session_id=session_id)
 
@@ -362,7 +365,7 @@ def _make_message_id() -> str:
 
 
 def _find_unsupported_feature(request: messages.StartSession) -> str | None:
-    """What only a daemon with our additions can do, by name."""
+    """Names the first requested feature that only a daemon with our additions to push has."""
     wishes = {
         "policies": request.policy,
         "levels of thinking": request.thinking,

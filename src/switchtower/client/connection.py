@@ -1,7 +1,7 @@
-"""One connection to the daemon: lines in and out, answers to those who asked, events into a bounded queue.
+"""One connection to the daemon: it splits lines, matches answers to requests, and puts events into a bounded queue.
 
 A connection that keeps events stops reading while its queue is full, so the daemon pages instead of this process growing.
-For that reason requests that must go through at any time belong on a connection that keeps none. It never reconnects.
+Requests that must get through at any time therefore belong on a connection that keeps no events. It never reconnects.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Answer = TypeVar("Answer", bound=Struct)
 
 class DaemonConnection(asyncio.Protocol):
     def __init__(self, *, keep_events: int = 0) -> None:
-        """Up to `keep_events` events wait to be taken; with 0 they are dropped unread."""
+        """Queues at most `keep_events` events for `receive_event`; with 0 the connection drops every event unread."""
         self._keep_events = keep_events
         self._events: deque[frames.PushEvent] = deque()
         self._event_arrived: asyncio.Future[None] | None = None
@@ -39,7 +39,7 @@ class DaemonConnection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, socket: Path, *, keep_events: int = 0) -> "DaemonConnection":
-        """Raises OSError when nobody listens there."""
+        """Raises `OSError` when no daemon listens on the socket."""
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_unix_connection(lambda: cls(keep_events=keep_events), str(socket))
         return connection
@@ -56,7 +56,7 @@ class DaemonConnection(asyncio.Protocol):
         session_id: str | None = None,
         timeout: float = REQUEST_TIMEOUT,
     ) -> Answer:
-        """Raises `RequestFailed`, or `ConnectionLost` when the answer did not come."""
+        """Raises `RequestFailed` when the daemon refuses, and `ConnectionLost` when no answer arrives."""
         if self._close_reason is not None or self._transport is None:
             raise self._close_reason or errors.ConnectionLost("the connection is not open")
         request_id = f"req_{next(self._numbers)}"
@@ -81,7 +81,7 @@ class DaemonConnection(asyncio.Protocol):
         return answer
 
     async def receive_event(self) -> frames.PushEvent:
-        """The next event in the order of arrival. Raises `ConnectionLost` when there will be none."""
+        """Returns the next event in order of arrival. Raises `ConnectionLost` when no further event will arrive."""
         while not self._events:
             if self._close_reason is not None:
                 raise self._close_reason
@@ -94,7 +94,7 @@ class DaemonConnection(asyncio.Protocol):
     def close(self) -> None:
         self._end(errors.ConnectionLost("the connection was closed"))
 
-    # asyncio's side
+    # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -135,7 +135,8 @@ class DaemonConnection(asyncio.Protocol):
                 answered.set_exception(problem)
 
     def _update_reading(self) -> None:
-        """Reads on unless the queue is full. While an answer is awaited it reads on regardless: it may be behind the events."""
+        """Pauses reading while the queue is full. While a request is pending it keeps reading, because the answer may be behind
+        the events."""
         if self._transport is None or self._close_reason is not None:
             return
         waiting = len(self._events)

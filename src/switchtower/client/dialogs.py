@@ -1,6 +1,6 @@
-"""Dialogs as push tells of them: a `DIALOG_OPENED` warning with JSON in its detail, and a status when one is over.
+"""Decodes dialogs from push events: a `DIALOG_OPENED` warning carries the dialog as JSON in its detail, and a status ends it.
 
-Does no I/O. What is not in that form is no dialog, and stays the warning or status that it is.
+This module does no I/O. An event in any other form is not a dialog and remains an ordinary warning or status.
 """
 
 import msgspec
@@ -14,7 +14,7 @@ _CLOSED = "Dialog closed: "
 
 
 class InterviewItem(Struct, frozen=True):
-    """One of an interview. A newer daemon may know types that we do not."""
+    """One question of an interview. A newer daemon may send types that this client does not know."""
 
     id: str
     type: str
@@ -24,7 +24,7 @@ class InterviewItem(Struct, frozen=True):
 
 
 class PushDialog(Struct, frozen=True, rename="camel"):
-    """What somebody is asked. `method` is `select`, `confirm`, `input`, `editor` or `interview`."""
+    """A question to the user. `method` is `select`, `confirm`, `input`, `editor` or `interview`."""
 
     dialog_id: messages.DialogId
     method: str
@@ -35,11 +35,11 @@ class PushDialog(Struct, frozen=True, rename="camel"):
     prefill: str | None = None
     questions: tuple[InterviewItem, ...] = ()
     expires_at: messages.Cursor = 0
-    """In milliseconds, as the daemon's clock has it."""
+    """The deadline in milliseconds on the daemon's clock."""
 
 
 class DialogEnd(Struct, frozen=True):
-    """`how` is `answered`, or why nobody will."""
+    """The end of a dialog: `how` is `answered`, or the reason why it was closed without an answer."""
 
     dialog_id: str
     how: str
@@ -68,7 +68,7 @@ def decode_dialog_end(payload: EventPayload | None) -> DialogEnd | None:
 
 
 class DialogTracker:
-    """The dialogs that are open after the events so far, each with the seq at which it was opened."""
+    """Tracks the dialogs that are open after the events so far, each with the seq at which it was opened."""
 
     def __init__(self) -> None:
         self.dialogs: dict[str, tuple[int, PushDialog]] = {}

@@ -1,8 +1,8 @@
-"""Tries again while the daemon is away: it may be restarting. Gives up with the last reason when patience ends.
+"""Finds the daemon for the given settings, starts one when none is running, and retries while a daemon restarts.
 
-Finds the daemon of these settings, and starts one when none runs.
-
-Many commands may want to start it at the same moment: one holds the starter's lock and does, the others wait for it to answer."""
+Many commands may try to start the daemon at the same moment: the one that holds the starter's lock starts it, the others wait
+until it answers.
+"""
 
 import asyncio
 import errno
@@ -26,13 +26,14 @@ from switchtower.protocols.push import extension_messages, messages
 from switchtower.settings.sources import ConfigError, describe_home_error
 
 RECONNECT_TIMEOUT = 15.0
-"""Seconds that a lost daemon may take to come back."""
+"""Seconds that a lost daemon may take to return."""
 
 Result = TypeVar("Result")
 
 
 async def retry_while_away(attempt: Callable[[], Awaitable[Result]], *, timeout: float, retry_refusals: bool = False) -> Result:
-    """`retry_refusals`: also when the daemon answers that the request may be tried again."""
+    """Retries until `timeout` while the daemon is unreachable, then raises the last error. With `retry_refusals` it also retries
+    requests that the daemon refused as retryable."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + timeout
     pause = 0.01
@@ -51,15 +52,15 @@ async def retry_while_away(attempt: Callable[[], Awaitable[Result]], *, timeout:
 START_TIMEOUT = 30.0
 ANSWER_TIMEOUT = 5.0
 _LOG = logging.getLogger("switchtower.client")
-"""Its warnings are for the user: a command prints them on stderr, the terminal UI as a notice."""
+"""Warnings of this logger are for the user: a command prints them on stderr, the terminal UI shows them as a notice."""
 PROVIDER_VARIABLE_SUFFIXES = ("_API_KEY", "_BASE_URL", "_HOST")
-"""How the names of all provider variables end."""
+"""The suffixes of all environment variables that configure providers."""
 _POLL = 0.02
 _TAIL_LINES = 8
 
 
 class EndpointsFile(Struct, frozen=True):
-    """What a running daemon says about itself in `endpoints.json`."""
+    """The contents of `endpoints.json`, in which a running daemon describes itself."""
 
     pid: int
     socket: str
@@ -69,15 +70,15 @@ class EndpointsFile(Struct, frozen=True):
     version: str | None = None
     started_at_ms: int | None = None
     file_state: str | None = None
-    """None of a daemon that does not know it."""
+    """A fingerprint of the configuration file; None if the daemon does not report it."""
     options: dict[str, str] = {}
-    """The flags that it was started with."""
+    """The flags that the daemon was started with."""
     listening: dict[str, str] = {}
-    """What its ports are bound to; empty of a daemon that does not know it."""
+    """The addresses that the daemon's ports are bound to; empty if the daemon does not report them."""
 
 
 def needs_restart(settings: config.Settings) -> bool:
-    """Whether the daemon runs with other values than `config.toml` has now, for settings that only a restart applies."""
+    """Returns whether `config.toml` has changed values that the running daemon applies only after a restart."""
     endpoints = read_endpoints(settings)
     return (
         endpoints is not None
@@ -88,7 +89,7 @@ def needs_restart(settings: config.Settings) -> bool:
 
 
 def read_endpoints(settings: config.Settings) -> EndpointsFile | None:
-    """None when there is no such file. It may be a crashed daemon's: being there proves nothing."""
+    """Returns None when the file does not exist. An existing file proves nothing: a crashed daemon may have left it."""
     try:
         return msgspec.json.decode(settings.endpoints_path.read_bytes(), type=EndpointsFile)
     except (OSError, msgspec.MsgspecError):
@@ -96,7 +97,8 @@ def read_endpoints(settings: config.Settings) -> EndpointsFile | None:
 
 
 def find_lock_holder(settings: config.Settings) -> int | None:
-    """The pid of the living daemon that holds this home. The kernel frees the lock when its process ends, however it ends."""
+    """Returns the pid of the running daemon that owns this home. The kernel frees the lock when its process ends, however it
+    ends."""
     try:
         with settings.lock_path.open("rb") as lock:
             try:
@@ -109,14 +111,14 @@ def find_lock_holder(settings: config.Settings) -> int | None:
 
 
 def locate_socket(settings: config.Settings) -> Path:
-    """A socket that was asked for; else the running daemon's own word; else the usual place."""
+    """Returns the configured socket if it differs from the default, else the one in `endpoints.json`, else the default."""
     if settings.socket == settings.default_socket and (endpoints := read_endpoints(settings)):
         return Path(endpoints.socket)
     return settings.socket
 
 
 async def connect(settings: config.Settings, *, keep_events: int = 0) -> DaemonConnection:
-    """A greeted connection to the running daemon. Raises `DaemonUnreachable`; starts nothing."""
+    """Opens a connection to the running daemon and exchanges `hello`. Raises `DaemonUnreachable`; never starts a daemon."""
     path = locate_socket(settings)
     if not _is_announced(settings):
         raise errors.DaemonUnreachable(f"the daemon at `{path}` is not ready")
@@ -144,7 +146,7 @@ _compared_versions: set[str] = set()
 
 
 def compare_version(version: str | None) -> None:
-    """Warns when the daemon is of another version than this program, once for each version."""
+    """Warns, once for each version, when the daemon's version differs from this program's."""
     if version is None or version == __version__ or version in _compared_versions:
         return
     _compared_versions.add(version)
@@ -155,13 +157,13 @@ def compare_version(version: str | None) -> None:
 
 
 async def _send_provider_variables(connection: DaemonConnection) -> None:
-    """Gives the daemon the provider keys of this shell: it may have been started without them. They are for the owner's daemon on
-    the owner's socket; a process of a run is refused, and works without."""
+    """Sends the provider keys of this shell, because the daemon may have been started without them. They go only to the owner's
+    daemon over the owner's socket; the daemon refuses them from a process of a run, which continues without."""
     greeting = connection.greeting
     if greeting is None or "provider_variables" not in greeting.capabilities:
         return
     if not any(value and name.endswith(PROVIDER_VARIABLE_SUFFIXES) for name, value in os.environ.items()):
-        return  # and the table of providers is not loaded
+        return  # saves loading the provider table
     from switchtower.models import providers
 
     if found := providers.select_provider_variables(os.environ):
@@ -170,18 +172,19 @@ async def _send_provider_variables(connection: DaemonConnection) -> None:
 
 
 def _is_announced(settings: config.Settings) -> bool:
-    """A daemon takes the lock first and tells its endpoints last. In between it may accept and still fail to start."""
+    """Returns whether the lock holder has written its endpoints. A daemon takes the lock first and writes its endpoints last; in
+    between it may accept connections and still fail to start."""
     if settings.socket != settings.default_socket:
-        return True  # perhaps another home's
+        return True  # the socket may belong to another home
     holding = find_lock_holder(settings)
     if holding is None:
-        return True  # nobody yet: perhaps somebody else's socket starts it
+        return True  # no daemon yet; the socket of another process may start one
     endpoints = read_endpoints(settings)
     return endpoints is not None and endpoints.pid == holding
 
 
 async def connect_or_start(settings: config.Settings, *, keep_events: int = 0) -> DaemonConnection:
-    """As `connect`, but starts the daemon when none runs."""
+    """Like `connect`, but starts the daemon when none is running."""
     try:
         return await _connect_or_start(settings, keep_events)
     except OSError as problem:
@@ -207,7 +210,7 @@ async def _connect_or_start(settings: config.Settings, keep_events: int) -> Daem
 
 
 async def _start(settings: config.Settings) -> None:
-    """Returns when a daemon answers, whoever started it."""
+    """Returns as soon as a daemon answers, even one that another process started."""
     log_start = _get_log_size(settings.log_path)
     process = _spawn(settings)
     while True:
@@ -218,9 +221,9 @@ async def _start(settings: config.Settings) -> None:
         except errors.DaemonUnreachable:
             pass
         if (exit_code := process.poll()) is None or find_lock_holder(settings) is not None:
-            continue  # Ours is on its way; or somebody else's has this home and is about to answer.
+            continue  # Our daemon is starting, or another process's daemon holds this home and will answer soon.
         if exit_code == 0:
-            process = _spawn(settings)  # stopped by somebody before it could answer
+            process = _spawn(settings)  # the daemon was stopped before it could answer
             continue
         if not (said := _read_log_tail(settings.log_path, log_start)) and _is_full(settings.log_path.parent):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -236,7 +239,7 @@ def _spawn(settings: config.Settings) -> subprocess.Popen[bytes]:
     log = os.open(settings.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return subprocess.Popen(  # noqa: S603
-            # -P and the root folder: a stranger's repository must not lend its modules to the daemon.
+            # `-P` and the root folder keep modules of an untrusted repository out of the daemon's import path.
             [sys.executable, "-P", "-m", "switchtower", "serve", *_list_flags(settings)],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -250,7 +253,7 @@ def _spawn(settings: config.Settings) -> subprocess.Popen[bytes]:
 
 
 def _list_flags(settings: config.Settings) -> list[str]:
-    """The flags that the settings were loaded with, so that each restart has the options of the one before."""
+    """Returns the flags that the settings were loaded with, so that every restart has the options of the one before."""
     flags = []
     for setting in config.SETTINGS:
         value = settings.options.get(setting.name)
@@ -262,13 +265,13 @@ def _list_flags(settings: config.Settings) -> list[str]:
 
 
 def _build_environment(settings: config.Settings) -> dict[str, str]:
-    """The caller's, and each setting that the daemon would not find by itself in its own variable. A value of the file stays in
-    the file alone, so that a change there reaches the running daemon."""
+    """Returns the caller's environment plus each setting that the daemon would not find by itself. A value from the file stays
+    only in the file, so that a change there reaches the running daemon."""
     environment = {name: value for name, value in os.environ.items() if name != "TOWER_RUN"}
     try:
         found = config.load({"home": settings.home}, environment)
     except ConfigError:
-        found = None  # the daemon reports it
+        found = None  # the daemon reports the error
     for setting in config.SETTINGS:
         value = getattr(settings, setting.name)
         if setting.name in settings.options:
@@ -284,7 +287,7 @@ def _build_environment(settings: config.Settings) -> dict[str, str]:
 
 @contextmanager
 def _hold_starter_lock(settings: config.Settings) -> Iterator[bool]:
-    """Whether this process is the one to start the daemon."""
+    """Yields whether this process should start the daemon."""
     settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (settings.run_dir / "start.lock").open("wb") as lock:
         try:
@@ -300,7 +303,7 @@ def _get_log_size(path: Path) -> int:
 
 
 def _read_log_tail(path: Path, start: int) -> str:
-    """The last words since `start`, on one line."""
+    """Returns the last log lines after offset `start`, joined on one line."""
     try:
         with path.open("rb") as log:
             log.seek(max(start, _get_log_size(path) - 8_192))

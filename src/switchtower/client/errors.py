@@ -1,8 +1,8 @@
-"""What can go wrong between a client and the daemon. Each says in one sentence what happened, and a remedy if there is one."""
+"""Errors between a client and the daemon. Each one states in one sentence what happened, and a remedy if there is one."""
 
 
 class ClientError(Exception):
-    """Something that the caller has to hear of."""
+    """The base of all errors that a caller must handle or report."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -18,11 +18,11 @@ class DaemonUnreachable(ClientError):
 
 
 class ConnectionLost(ClientError):
-    """The connection ended, or the answer did not come in time. What was asked may have happened or not."""
+    """The connection ended, or the answer did not arrive in time. The daemon may or may not have executed the request."""
 
 
 class DeadlineExceeded(ClientError):
-    """What was waited for did not happen within the time that the caller gave it."""
+    """The awaited event did not happen within the caller's deadline."""
 
 
 class ProtocolViolation(ClientError):
@@ -30,7 +30,7 @@ class ProtocolViolation(ClientError):
 
 
 class RequestFailed(ClientError):
-    """The daemon refused a request. `code` is one of the protocol's."""
+    """The daemon refused a request. `code` is one of the protocol's error codes."""
 
     def __init__(self, code: str, message: str, *, retryable: bool, detail: str | None = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -40,13 +40,13 @@ class RequestFailed(ClientError):
 
     def __str__(self) -> str:
         about = f"{self.message} ({self.detail})" if self.detail else self.message
-        # The daemon's own remedy, where it has one, knows more than ours.
+        # The daemon's hint, if it sends one, is more specific than ours.
         remedy = f"; hint: {self.hint}" if self.hint and "hint: " not in about else ""
         return f"{self.code}: {about}{remedy}"
 
 
 class DaemonTooOld(RequestFailed):
-    """The daemon does not know what it was asked for: it was started before this program was updated."""
+    """The daemon does not support the request, because it was started before this program was updated."""
 
     def __init__(self, what: str) -> None:
         super().__init__(

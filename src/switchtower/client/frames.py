@@ -1,8 +1,8 @@
-"""Lines to typed answers and events, and requests to lines. Does no I/O.
+"""Decodes lines into typed answers and events, and encodes requests as lines. This module does no I/O.
 
-The types are the protocol's own, opened: this client reads every frame that the document allows. What a newer daemon adds is
-ignored, ids and words may have any shape, and fields that the document's schemas leave optional may be absent. Of a list, a row
-that cannot be read is left out, and the other rows count.
+The types are the protocol's own, made lenient: this client reads every frame that the push document allows. It ignores additions
+of a newer daemon, accepts ids and words of any form, and lets fields be absent that the document's schemas leave optional. It
+drops a list row that it cannot decode and keeps the other rows.
 """
 
 from functools import cache, partial
@@ -34,7 +34,7 @@ EventPayload = (
 
 
 class PushEvent(Struct, frozen=True):
-    """One event. `payload` is None when this client does not know the type; `line` is the envelope as it came."""
+    """One event. `payload` is None when this client does not know the type; `line` is the envelope as received."""
 
     session_id: str
     run_id: str | None
@@ -53,7 +53,7 @@ class ErrorBody(Struct, frozen=True):
 
 
 class IncomingFrame(Struct, frozen=True):
-    """Any line from the daemon: the fields of a response and of an event, whichever it is."""
+    """Any line from the daemon: the union of the fields of responses and events."""
 
     kind: str
     type: str
@@ -89,15 +89,15 @@ _OPTIONAL_FIELDS: dict[type[Struct], dict[str, Any]] = {
     messages.ToolResult: {"durationMs": 0, "structuredError": None},
     messages.RunComplete: {"summary": "", "acceptance": messages.Acceptance(0, 0, []), "headless": None},
 }
-"""What the document's schemas leave optional, or its examples only mention, and what this client takes in its place."""
+"""Fields that the document's schemas leave optional or its examples only mention, with the client's default for each."""
 
 _EXIT_CODES = {"success": 0, "cancelled": 2, "denied": 3}
-"""push, Headless Mode Semantics: the exit code of an outcome. Any other has failed."""
+"""push, Headless Mode Semantics: the exit code of each outcome. Every other outcome is a failure."""
 
 
 @cache
 def _make_lenient(closed: type[Struct]) -> type[Struct]:
-    """The type with unknown fields ignored and without limits to its values, in it and in all that it holds."""
+    """Derives a type that ignores unknown fields and drops all value constraints, recursively."""
     hints = get_type_hints(closed, include_extras=True)
     absent = _OPTIONAL_FIELDS.get(closed, {})
 
@@ -169,7 +169,7 @@ def encode_request(request_id: str, request: OutgoingRequest, session_id: str | 
 
 
 def _encode_payload(request: OutgoingRequest) -> dict[str, Any]:
-    """What is as usual is not said: a daemon that does not know a field of ours need not hear of it."""
+    """Omits fields that have their default value, so that a daemon that does not know one of our additions never receives it."""
     payload: dict[str, Any] = msgspec.to_builtins(request)
     return {field.name: payload[field.name] for field in structs.fields(request) if not _is_default(field, request)}
 
@@ -182,7 +182,7 @@ def _is_default(field: structs.FieldInfo, request: OutgoingRequest) -> bool:
 
 
 def _strip_nulls(value: Any) -> Any:
-    """Absent is absent: the document's schemas have no null in requests."""
+    """Removes nulls: push's schemas have absent fields in requests, never null."""
     if isinstance(value, dict):
         return {key: _strip_nulls(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):
@@ -198,7 +198,7 @@ def decode_frame(line: bytes) -> IncomingFrame:
 
 
 def decode_answer(incoming: IncomingFrame) -> Struct:
-    """The typed payload of a response. Raises `errors.RequestFailed` when the daemon refused."""
+    """Decodes the payload of a response. Raises `errors.RequestFailed` when the daemon refused."""
     if not incoming.ok:
         problem = incoming.error or ErrorBody("INTERNAL_ERROR", "the daemon refused without a reason")
         if problem.code == "UNSUPPORTED_REQUEST_TYPE":
@@ -216,7 +216,7 @@ def decode_answer(incoming: IncomingFrame) -> Struct:
 
 
 def _decode_without_bad_rows(answer_type: type[Struct], payload: Raw) -> Struct:
-    """The answer with those rows of its lists that can be read. Raises `MsgspecError` when that does not help."""
+    """Decodes the answer with only the readable rows of its lists. Raises `MsgspecError` when it still cannot be decoded."""
     fields: dict[str, Any] = msgspec.json.decode(payload, type=dict[str, Any])
     for name, hint in get_type_hints(answer_type).items():
         if get_origin(hint) is list and isinstance(rows := fields.get(name), list):

@@ -1,4 +1,4 @@
-"""What people call the nodes that sessions live on. Where there is but one node, nobody needs to be told."""
+"""Display names of the nodes that own sessions. With a single node the names are empty."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ _SHORT_ID_LENGTH = 6
 
 
 class NodeNames:
-    """Pure: made from one answer."""
+    """Names computed from one list of nodes; does no I/O."""
 
     def __init__(self, nodes: Sequence[listing_messages.Node]) -> None:
         self.nodes = nodes
         called = Counter(node.name for node in nodes)
-        # Two on one machine, or one that was started again, may have the same name.
+        # Two nodes on one machine, or a node that was restarted, may have the same name.
         self._names = {
             node.id: node.name if called[node.name] == 1 else f"{node.name} …{node.id[-_SHORT_ID_LENGTH:]}" for node in nodes
         }
@@ -27,15 +27,15 @@ class NodeNames:
 
     @property
     def own_node(self) -> listing_messages.Node | None:
-        """The node that was asked."""
+        """The node that answered the request."""
         return next((node for node in self.nodes if node.isThis), None)
 
     def get_name(self, node_id: str) -> str:
-        """Also of one that has been forgotten since."""
+        """Returns a node's name, or a short id for a node that is no longer listed."""
         return self._names.get(node_id, f"…{node_id[-_SHORT_ID_LENGTH:]}")
 
     def format_owner(self, node_id: str | None) -> str:
-        """Nothing where it would tell nobody anything: there is no other node, or nobody has the session."""
+        """Returns the owner's name; empty when there is only one node or no node owns the session."""
         return self.get_name(node_id) if self.has_several and node_id is not None else ""
 
 
@@ -43,7 +43,7 @@ NO_NODES = NodeNames(())
 
 
 async def fetch_node_names(client: DaemonClient) -> NodeNames:
-    """For a list that can do without: nobody's name when they cannot be told now."""
+    """Returns `NO_NODES` if the daemon refuses: a listing can be shown without node names."""
     try:
         return NodeNames(await client.list_nodes())
     except errors.RequestFailed:

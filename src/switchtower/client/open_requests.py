@@ -1,6 +1,6 @@
-"""What a session waits for from people: a decision or an answer, each with its title. Found by reading its latest events.
+"""Finds what a session waits for (an approval or a dialog, each with its title) by reading its latest events.
 
-Asks the daemon nothing that is kept: a look at a session leaves no trace in its journal.
+It sends the daemon only requests that leave no trace in the session's journal.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from switchtower.client.frames import PushEvent
 from switchtower.protocols.push import messages
 
 LATEST_EVENTS = 500
-"""Events that are read at first. An open question is usually among the last."""
+"""The number of events read in the first attempt. An open request is usually among them."""
 _RANGE_FACTOR = 8
 _MAX_APPROVALS = 500
 _ACTIVE_STATES = ("running", "awaiting_approval")
@@ -28,11 +28,11 @@ class OpenRequest(Struct, frozen=True, rename="camel"):
     title: str
     summary: str = ""
     expires_at: int = 0
-    """In milliseconds, as the daemon's clock has it."""
+    """The deadline in milliseconds on the daemon's clock."""
 
 
 class WaitingApproval(NamedTuple):
-    """An approval, where it was asked for, and by which run."""
+    """A pending approval with the seq and the run of its request."""
 
     seq: int
     run_id: str
@@ -40,7 +40,7 @@ class WaitingApproval(NamedTuple):
 
 
 class OpenRequests:
-    """What is open after the events so far."""
+    """Tracks the approvals and dialogs that are open after the events so far."""
 
     def __init__(self) -> None:
         self.approvals: dict[str, WaitingApproval] = {}
@@ -74,7 +74,8 @@ class OpenRequests:
 
 
 async def find_open_requests(client: DaemonClient, session_id: str, *, to_run_start: bool = True) -> OpenRequests:
-    """`thoroughly`: as far back as the run goes, however long that is; else only among the latest events."""
+    """Finds a session's open requests. With `to_run_start` it reads back to the start of the run, however long the run is;
+    otherwise it reads only the latest events."""
     most = LATEST_EVENTS
     while True:
         session = client.subscribe(session_id)
@@ -87,7 +88,7 @@ async def find_open_requests(client: DaemonClient, session_id: str, *, to_run_st
                     found.on_event(event)
                     if session.last_seen_seq >= head:
                         break
-        # With an event of an earlier run among them, all of the present one were read.
+        # An event of an earlier run proves that every event of the current run was read.
         if not to_run_start or most >= head or len(found.runs) > 1:
             return found
         most *= _RANGE_FACTOR
@@ -96,14 +97,14 @@ async def find_open_requests(client: DaemonClient, session_id: str, *, to_run_st
 async def find_requests_by_session(
     client: DaemonClient, listed: Sequence[messages.ListedSession]
 ) -> dict[str, list[OpenRequest]]:
-    """By session, of those that wait for something. One whose token we do not have is passed over."""
+    """Returns the open requests of each session that waits for something. It skips sessions whose attach token is missing."""
     found: dict[str, list[OpenRequest]] = {}
     told = await _fetch_pending_approvals(client)
     for session in listed:
         waits = [] if told is None else told.get(session.sessionId, [])
         if session.state in _ACTIVE_STATES and (told is None or session.state == "running"):
             with suppress(errors.RequestFailed):
-                # An approval is certainly there, so it is looked for until it is found.
+                # An approval certainly exists, so the search continues until it is found.
                 waits = (
                     await find_open_requests(client, session.sessionId, to_run_start=session.state == "awaiting_approval")
                 ).list_requests()
@@ -113,7 +114,7 @@ async def find_requests_by_session(
 
 
 async def _fetch_pending_approvals(client: DaemonClient) -> dict[str, list[OpenRequest]] | None:
-    """All approvals at once, by session; None where the daemon cannot tell them so."""
+    """Fetches all approvals in one request, grouped by session; None when the daemon does not support it."""
     if not client.supports("inbox"):
         return None
     found: dict[str, list[OpenRequest]] = {}
@@ -127,6 +128,6 @@ def _make_open_request(approval: messages.ApprovalRequired) -> OpenRequest:
 
 
 def format_request(request: OpenRequest) -> str:
-    """On one line, with how it is settled."""
+    """Formats the request on one line."""
     about = f"{request.title}: {request.summary}" if request.summary else request.title
     return f"{request.kind} {' '.join(about.split())}"

@@ -1,7 +1,7 @@
-"""One session, watched: its events in order, each once, across lost connections and daemon restarts.
+"""A subscription to one session: its events in order, each once, across lost connections and daemon restarts.
 
-It remembers the last seen seq and attaches with it again. It asks nothing else and starts no daemon: whoever stopped the
-daemon meant it.
+It remembers the last seen seq and attaches with it again. It sends no other request and starts no daemon, because a user who
+stopped the daemon did so on purpose.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -14,7 +14,7 @@ from switchtower.protocols.push import messages
 
 KEEP_EVENTS = 1024
 _SNAPSHOT_EVENTS = 500
-"""Events that are read at first to find what is open."""
+"""The number of events read in the first attempt to find open dialogs."""
 
 
 class SessionSubscription:
@@ -28,7 +28,7 @@ class SessionSubscription:
         reconnect_timeout: float = RECONNECT_TIMEOUT,
         on_lost: Callable[[], None] | None = None,
     ) -> None:
-        """`patience`: how many seconds a lost daemon may take to come back. `on_lost` is told of each lost connection."""
+        """Waits up to `reconnect_timeout` seconds for a lost daemon to return, and calls `on_lost` for each lost connection."""
         self.session_id = session_id
         self.last_seen_seq = last_seen_seq
         self.attached: messages.AttachAnswer | None = None
@@ -39,8 +39,8 @@ class SessionSubscription:
         self._on_lost = on_lost
 
     async def stream_events(self) -> AsyncGenerator[frames.PushEvent, None]:
-        """Every event after `last_seen_seq`. Where the daemon no longer has some, an `EVENT_GAP` warning and a
-        `session_snapshot` come in their place."""
+        """Yields every event after `last_seen_seq`. If the daemon no longer has some of them, an `EVENT_GAP` warning and a
+        `session_snapshot` take their place."""
         while True:
             connection = await self._attach()
             try:
@@ -55,13 +55,13 @@ class SessionSubscription:
                 connection.close()
 
     async def attach(self) -> messages.AttachAnswer:
-        """Asks where the session stands, without watching it."""
+        """Returns the session's current state without subscribing to it."""
         (await self._attach()).close()
         assert self.attached is not None, "an attach sets it"
         return self.attached
 
     async def fetch_snapshot(self) -> messages.SessionSnapshot:
-        """Where the session stands now, in the daemon's summary."""
+        """Returns the daemon's current snapshot of the session."""
         head = (await self.attach()).replay.toSeq
         connection = await self._attach(resume=True, after_seq=head)
         try:
@@ -73,8 +73,8 @@ class SessionSubscription:
             connection.close()
 
     async def find_open_dialogs(self) -> dict[str, tuple[int, dialogs.PushDialog]]:
-        """What is asked now, with the seq at which each was. The daemon's summary does not say, so the events are read: the
-        latest first, and ever more of them until they reach back to before the run."""
+        """Returns the open dialogs, each with the seq at which it was opened. The daemon's snapshot does not include dialogs, so
+        this reads the events: the latest first, and more of them until they reach back before the run."""
         head, most = (await self.attach()).replay.toSeq, _SNAPSHOT_EVENTS
         while True:
             reader = SessionSubscription(
@@ -102,7 +102,7 @@ class SessionSubscription:
         if event.session_id != self.session_id:
             return False
         if self.attached is not None and self.attached.replay.gap:
-            # push, Replay and Reconnect Semantics: a snapshot in place of lost events is a fresh baseline, also a lower one.
+            # push, Replay and Reconnect Semantics: a snapshot in place of lost events is a fresh baseline, even with a lower seq.
             if isinstance(event.payload, messages.Warn) and event.payload.code == "EVENT_GAP":
                 return True
             if isinstance(event.payload, messages.SessionSnapshot):

@@ -1,8 +1,7 @@
-"""What the folder of a run says about itself: its branches, read from git's own files. Runs no program.
+"""The folder that a session works in: its branches, read from git's own files, and its file names for completion.
 
-The folder that a session works in: its branches and the names of its files, for completion. Reads names, runs no program.
-
-What is read is bounded, in files and in time: a home folder is a workspace too."""
+This module runs no program, and it bounds the number of files and the time: a home folder can be a workspace too.
+"""
 
 import os
 import time
@@ -12,14 +11,14 @@ from switchtower.client import errors
 from switchtower.protocols.push import messages
 
 DETACHED = "HEAD"
-"""Stands for the branch where a commit is checked out and no branch, as in git's own answers."""
+"""The branch name reported for a checked-out commit without a branch, as in git's own answers."""
 _FALLBACK_DEFAULT_BRANCH = "main"
 UNKNOWN_BRANCHES = (DETACHED, _FALLBACK_DEFAULT_BRANCH)
 """The current and the default branch for a daemon that requires both."""
 
 
 def describe_repo(folder: Path) -> messages.Repo:
-    """The folder as `start_session` wants it. Outside of git it has no branches."""
+    """Describes the folder for `start_session`. A folder outside of git has no branches."""
     root = resolve_root(folder)
     git = _find_git_folder(Path(root))
     if git is None:
@@ -29,7 +28,7 @@ def describe_repo(folder: Path) -> messages.Repo:
 
 
 def resolve_root(folder: Path) -> str:
-    """The folder's whole name, as the wire can carry it. Raises `ClientError`."""
+    """Returns the absolute path in a form that the wire can carry. Raises `ClientError`."""
     root = str(folder.resolve())
     try:
         root.encode()
@@ -50,7 +49,7 @@ def _find_git_folder(start: Path) -> Path | None:
 
 
 def _find_common_folder(git: Path) -> Path:
-    """A worktree keeps its own HEAD and shares the rest."""
+    """Returns the folder that a worktree shares with its repository; a worktree has its own HEAD and shares the rest."""
     shared = _read_first_line(git / "commondir")
     return git / shared if shared else git
 
@@ -76,7 +75,7 @@ _SKIPPED = frozenset(
 
 
 def resolve_folder(folder: str | Path) -> str:
-    """The folder's whole name. Raises `ClientError` where it is none that a session can have."""
+    """Returns the absolute path. Raises `ClientError` when a session cannot use the folder."""
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise errors.ClientError(f"`{path}` is no folder", hint="give one that exists")
@@ -89,12 +88,12 @@ def resolve_folder(folder: str | Path) -> str:
 
 
 def describe_workspace(root: str) -> messages.Repo:
-    """As `start_session` wants it."""
+    """Describes the folder for `start_session`."""
     return describe_repo(Path(root))
 
 
 def list_files(root: str, *, most: int = MOST_FILES) -> list[str]:
-    """Names of files and folders below it, as mentions spell them: near ones first, hidden folders and built things left out."""
+    """Lists files and folders below the root in the form of mentions, nearest first, without hidden folders and build output."""
     found: list[str] = []
     deadline = time.monotonic() + MOST_SECONDS
     level = [""]

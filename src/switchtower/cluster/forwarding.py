@@ -1,7 +1,9 @@
-"""What is asked of one session while its home is not known to be here: finds the home, asks there in order, and hears the
-answers. When the home turns out to be this node, what was asked comes back to the lane.
+"""Forwards the commands of one session to the node that owns it: finds the owner, sends the commands in order and takes the
+responses. When this node turns out to be the owner, the commands return to the lane.
 
-What was sent to a home that died before it answered is sent to the next one only if that cannot make it happen twice."""
+A command that was sent to an owner which died before it responded is sent to the next owner only if that cannot make it happen
+twice.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,9 +27,9 @@ REPEATABLE = (
     commands.MirrorRun,
     commands.MarkHost,
 )
-"""To ask these twice is to ask once: the first to arrive has happened, and the second finds it so."""
+"""These commands are idempotent: the first to arrive takes effect, and the second finds it done."""
 FIRST_COMMANDS = (commands.StartSession, commands.MirrorRun)
-"""What a session may begin with."""
+"""The commands that may start a session."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 RETRY_HINT = "look at the session, and ask again with the same identity"
 
@@ -42,8 +44,10 @@ class CommandForwarder:
         session_exists: Callable[[], Awaitable[bool]],
         respond: Callable[[session_service.OutcomeCallback, session_service.SubmitOutcome | errors.CoreError], object],
     ) -> None:
-        """`patience`: how long a home that cannot be reached is waited for. `come_home` is handed what waits for this node.
-        `is_there`: whether there is such a session at all. `tell` answers one asker, whose trouble is its own."""
+        """`timeout`: how long to wait for an owner that cannot be reached. `become_owner` gets the commands that wait for this
+        node. `session_exists` returns whether the session exists at all. `respond` sends one response, and handles the errors
+        of its callback.
+        """
         self._respond = respond
         self._session_exists = session_exists
         self._session_id = session_id
@@ -56,13 +60,13 @@ class CommandForwarder:
         self._pause = FIRST_PAUSE
         self._to_be_repeated = 0
         self.in_flight = 0
-        """Asked, and not answered yet."""
+        """Commands that were sent and have no response yet."""
         self.on_settled: Callable[[], None] = lambda: None
-        """Called when nothing is in flight any more, and nothing is looked for."""
+        """The forwarder calls it when no command is in flight any more, and no owner is being searched for."""
 
     @property
     def is_busy(self) -> bool:
-        """While it is, its lane stays: there must not be two of one session."""
+        """While it is busy, its lane is kept: there must not be two lanes of one session."""
         return len(self) > 0 or self._finding is not None
 
     def __len__(self) -> int:
@@ -70,7 +74,7 @@ class CommandForwarder:
 
     @property
     def has_known_owner(self) -> bool:
-        """It was asked before, and nothing has to wait."""
+        """The owner is known from an earlier command, and nothing has to wait."""
         return self._node_id is not None and self._finding is None
 
     def send(self, ask: QueuedCommand) -> None:
@@ -81,7 +85,7 @@ class CommandForwarder:
             self._find_owner()
 
     def forget_owner(self) -> None:
-        """Where the home is has to be found out anew."""
+        """The owner must be found again."""
         self._node_id = None
 
     def _find_owner(self) -> None:
@@ -107,7 +111,7 @@ class CommandForwarder:
                 self._node_id = home.node_id
                 for ask in asks:
                     if ask.is_forwarded:
-                        self._respond(ask.done, errors.Fenced())  # whoever asked finds the home for themselves
+                        self._respond(ask.done, errors.Fenced())  # the node that forwarded it finds the owner itself
                     else:
                         self._forward(home.node_id, ask)
         finally:
@@ -116,12 +120,12 @@ class CommandForwarder:
                 self.on_settled()
 
     async def _claim_or_find(self) -> cluster.OwnedHere | cluster.OwnedBy:
-        """Waits for a home that can be asked: after a node has died that takes as long as its lease."""
+        """Waits for an owner that can be reached: after a node has died that takes as long as its lease."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         pause = self._pause
         while True:
-            all_hop = all(ask.is_forwarded for ask in self._waiting)  # these go no further, wherever the home is
+            all_hop = all(ask.is_forwarded for ask in self._waiting)  # these are not forwarded again, whichever node is the owner
             begins = any(isinstance(ask.command, FIRST_COMMANDS) for ask in self._waiting)
             try:
                 home = await self._ownership.claim(self._session_id, begins=begins)
@@ -156,7 +160,7 @@ class CommandForwarder:
             if isinstance(outcome, errors.Fenced | errors.OwnerUnreachable) or _is_repeatable(ask.command, outcome):
                 if self._node_id == node_id:
                     self._node_id = None
-                # The next look is a little later each time that a home turns out to be none.
+                # Each time that a node turns out not to be the owner, the next attempt waits a little longer.
                 self._pause = min(self._pause * 2, LONGEST_PAUSE)
                 self._to_be_repeated += 1
                 asyncio.get_running_loop().call_later(self._pause, self._retry, ask)

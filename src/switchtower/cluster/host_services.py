@@ -1,7 +1,7 @@
-"""The workshop where there are several nodes: what the disk of a session's home can tell is asked of that node.
+"""The host services in a cluster: questions about the disk of a session are sent to the node that owns it.
 
-Who knows only a folder is answered from this machine's, as before: so are the models, the tools and the breakers, which each
-node has for itself.
+A caller that knows only a folder is served from this machine; so are the models, the tools and the breakers, which each node
+has for itself.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 SUBJECT = "workshop"
 
 HomeOf = Callable[[str], Awaitable[str | None]]
-"""The node that is a session's home; None when that is this one, or nobody's."""
+"""Returns the node that owns a session; None when this node does, or none does."""
 
 
 def make_owner_lookup(leases_: cluster.Leases, node_id: str) -> HomeOf:
-    """As the leases have it, seen from this node."""
+    """Looks up owners in the leases, from the point of view of this node."""
 
     async def home_of(session_id: str) -> str | None:
         try:
@@ -56,9 +56,9 @@ Question = DiffQuery | TemplatesQuery | PresetsQuery
 
 class HostServicesReply(Struct):
     answer: bytes | None = None
-    """What was asked for, packed by itself: what it is only the asker knows."""
+    """The encoded answer; only the requesting node knows its type."""
     refusal: str | None = None
-    """The refusal's code."""
+    """The code of the refusal."""
     detail: str | None = None
     hint: str | None = None
 
@@ -72,7 +72,7 @@ _REFUSALS = {kind.code: kind for kind in errors.CoreError.__subclasses__()}
 
 
 class ClusterHostServices:
-    """Implements `workshop.Workshop`, by way of `shared`."""
+    """Implements `HostServices`, by way of `make_cluster_host_services`."""
 
     def __init__(self, local: host_services.HostServices, mesh: ports.Mesh, find_owner: HomeOf) -> None:
         self._local = local
@@ -123,12 +123,12 @@ def _make_error_reply(refusal: errors.CoreError) -> HostServicesReply:
 def make_cluster_host_services(
     local: host_services.HostServices, mesh: ports.Mesh, find_owner: HomeOf
 ) -> host_services.HostServices:
-    """The whole port: what is not about one session is passed on as it is."""
+    """Returns the whole port: calls that are not about one session are passed to the local services."""
     return cast("host_services.HostServices", ClusterHostServices(local, mesh, find_owner))
 
 
 class _ClusterWorkspaceServices:
-    """Implements `workshop.Site`."""
+    """Implements `WorkspaceServices`."""
 
     def __init__(self, session_id: str, local: host_services.HostServices, mesh: ports.Mesh, find_owner: HomeOf) -> None:
         self._session_id = session_id

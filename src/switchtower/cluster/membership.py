@@ -1,7 +1,7 @@
-"""This node's life among the others: it joins, says again and again that it is there, takes up what a dead one had, and leaves.
+"""This node's membership in the cluster: it joins, renews its lease, takes over the sessions of dead nodes, and leaves.
 
-A node that cannot say so in time has lost its leases before anybody else can take them: it stops what it does for its
-sessions by its own clock, which began before the database's.
+A node that cannot renew in time gives up its leases before any other node can take them: it stops its work for its sessions by
+its own clock, which started before the database's.
 """
 
 import asyncio
@@ -22,21 +22,22 @@ log = logging.getLogger(__name__)
 
 RELEASED_SUBJECT = "homes.freed"
 SAFE_LEASE_FRACTION = 0.85
-"""The part of a lease that a node counts on: what it ends when it could not renew is to be over when others take over."""
+"""The part of a lease that a node relies on: when it could not renew, its work must have ended before other nodes take over."""
 TAKEN_AT_ONCE = 50
 FREED_AT_ONCE = 1_000
 CHECK_INTERVAL = 1.0
 SEARCH_INTERVAL = 10.0
-"""Seconds between two searches for sessions without a home while no node is silent and none has left: a search looks at all
-that is under way anywhere, and whoever leaves says so."""
+"""Seconds between two searches for sessions without an owner while no node is silent and none has left: a search reads
+everything that is active anywhere, and a node that leaves announces it.
+"""
 FORGOTTEN_AFTER_MS = 3_600_000
 MOST_OWNED = 10_000
 ENDS = (events.RunCompleted, events.ShellFinished, events.ApprovalRequested)
-"""After these there may be less that would be cut short."""
+"""The events after which there may be less work that a drain would interrupt."""
 
 
 class MembershipTerms(Struct, frozen=True):
-    """How this node presents itself, and for how long a silence is forgiven."""
+    """The address and lease time with which this node joins."""
 
     address: str
     lease_s: float
@@ -47,7 +48,7 @@ class MembershipTerms(Struct, frozen=True):
 
 
 class NodeMembership:
-    """Implements `nodes.Nodes`."""
+    """Implements `ClusterNodes`."""
 
     def __init__(
         self, runtime: Runtime, leases_: cluster.Leases, ownership: LeasedOwnership, mesh: ports.Mesh, terms: MembershipTerms
@@ -65,13 +66,13 @@ class NodeMembership:
         self._draining: asyncio.Task[cluster.DrainResult] | None = None
         self.takeovers = 0
         self.database_answers = True
-        """As of the last time that this node had to say that it is there."""
+        """True when the last renewal reached the database."""
         self.lapsed: Callable[[], None] = lambda: None
-        """Called when this node has lost what it held, or may have."""
+        """The membership calls it when this node has lost its leases, or may have."""
         self.release_singletons: Callable[[], Coroutine[Any, Any, None]] | None = None
-        """Ends what only one node may do at a time, before another can begin with it."""
+        """Stops the services that only one node may run at a time, before another node can start them."""
         self.drain_clients: Callable[[], Coroutine[Any, Any, None]] | None = None
-        """Lets the clients go, with a hint to come back to another node."""
+        """Disconnects the clients, with a hint to reconnect to another node."""
         ownership.take = lambda command, done: runtime.submit(command, done, is_forwarded=True)
         mesh.handle_notifications(RELEASED_SUBJECT, lambda _node, _body: self._check_requested.set())
 
@@ -88,7 +89,7 @@ class NodeMembership:
         return asyncio.get_running_loop().time() < self._good_until
 
     async def open(self, predecessor: str | None = None) -> None:
-        """`predecessor` is the node that this machine was before, and that is certainly dead: what it had goes on here."""
+        """`predecessor` is the previous node of this machine, which is certainly dead: its sessions continue here."""
         me = self._mesh.local_peer
         started = asyncio.get_running_loop().time()
         await self._leases.join(me.node_id, self._terms.address, self._terms.lease_ms, name=me.name, version=me.version)
@@ -105,7 +106,7 @@ class NodeMembership:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """What it held is free, and the others hear of that at once."""
+        """Frees everything that this node owns, and notifies the other nodes at once."""
         if self._draining is not None:
             self._draining.cancel()
         tasks = tuple(self._tasks)
@@ -115,11 +116,12 @@ class NodeMembership:
         if self._lapse_timer is not None:
             self._lapse_timer.cancel()
         self._ownership.takes_up = self._ownership.keeps = False
-        with contextlib.suppress(cluster.LeasesUnavailable):  # then it falls silent instead, and is missed in time
+        # otherwise the node falls silent, and the others notice that in time
+        with contextlib.suppress(cluster.LeasesUnavailable):
             await self._leases.leave(self.node_id)
             self._announce_released()
 
-    # Staying alive
+    # Renewal
 
     async def _keep_alive(self) -> None:
         while True:
@@ -154,7 +156,7 @@ class NodeMembership:
         if self._lapse_timer is not None:
             self._lapse_timer.cancel()
         self._lapse_timer = asyncio.get_running_loop().call_at(self._good_until, self._on_lease_expired)
-        if not self.is_draining:  # what that has given up stays given up
+        if not self.is_draining:  # what a drain has given up stays given up
             self._ownership.takes_up = self._ownership.keeps = True
 
     def _on_lease_expired(self) -> None:
@@ -169,8 +171,9 @@ class NodeMembership:
         self.lapsed()
 
     async def _check_owned_sessions(self) -> None:
-        """After a silence: what nobody has taken meanwhile is taken up as after any other interruption. Nobody else does it while
-        this node lives, so it is tried until it could be done, or the leases are lost again."""
+        """After a silence: recovers the sessions that no other node has taken meanwhile, as after any other interruption. No
+        other node does it while this node lives, so it is retried until it succeeds or the leases are lost again.
+        """
         while self._ownership.keeps:
             try:
                 left = [lease for lease in await self._list_owned() if await self._has_active_work(lease.session_id)]
@@ -188,7 +191,7 @@ class NodeMembership:
             found += page
         return found
 
-    # Taking over
+    # Takeover
 
     async def _watch_cluster(self) -> None:
         every = min(CHECK_INTERVAL, self._terms.lease_s / 8)
@@ -206,7 +209,7 @@ class NodeMembership:
                 log.exception("this node cannot see the others")
 
     async def _take_over_sessions(self, *, notified: bool = False) -> None:
-        """`told`: a node has said that it left sessions behind."""
+        """`notified`: a node has announced that it released sessions."""
         seen = await self._leases.list_nodes(counted=False)
         others = [node for node in seen if node.node_id != self.node_id]
         self._mesh.update_nodes([(node.node_id, node.address) for node in others if node.is_alive])
@@ -241,7 +244,7 @@ class NodeMembership:
         card = await self._runtime.find_card(session_id)
         return card is not None and card.host is None and (card.state in states.ACTIVE or card.shells > 0)
 
-    # Leaving
+    # Drain
 
     async def list_nodes(self) -> list[cluster.Node]:
         return await self._leases.list_nodes()
@@ -260,7 +263,7 @@ class NodeMembership:
         interrupted = self._count_working()
         leaving = self._runtime.owned_lanes()
         for lane in leaving:
-            lane.hold_commands()  # what is asked from now on, the next home decides
+            lane.hold_commands()  # the next owner decides the commands that arrive from now on
         await self._runtime.shells.stop()
         await self._runtime.runs.stop()
         for lane in leaving:
@@ -292,7 +295,7 @@ class NodeMembership:
             unwatch()
 
     def _count_working(self) -> int:
-        """Runs and commands that would be cut short now."""
+        """Returns the number of runs and commands that would be interrupted now."""
         return sum(
             len(lane.session.shells) + (lane.session.run is not None and not lane.session.can_resume_after_restart)
             for lane in self._runtime.owned_lanes()

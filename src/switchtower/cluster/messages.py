@@ -1,7 +1,7 @@
 """Commands, outcomes and refusals between nodes, as bytes. Pure.
 
-Nodes of two versions speak with each other while a tower is brought from one to the next: what one does not know of the
-other's words is refused as such, and fields that it does not know are passed over.
+Nodes of two versions communicate during a rolling upgrade: a command that a node does not know is refused as such, and fields
+that it does not know are ignored.
 """
 
 from typing import Any, get_args
@@ -23,17 +23,17 @@ class CommandFrame(Struct, array_like=True):
 class OutcomeFrame(Struct, array_like=True):
     outcome: dict[str, Any] | None
     refusal: str | None = None
-    """The refusal's code."""
+    """The code of the refusal."""
     detail: str | None = None
     hint: str | None = None
 
 
 EncodedEvent = tuple[str, bytes]
-"""An event as the journal has it: its kind, and the rest."""
+"""An event as the journal has it: its kind, and its data."""
 
 
 class MirrorFrame(Struct, array_like=True):
-    """A `MirrorRun`: its events are of any kind, so each comes with its own."""
+    """A `MirrorRun`: its events have various types, so each one carries its kind."""
 
     session_id: str
     host: str
@@ -57,7 +57,7 @@ def encode_command(asked: commands.AnyCommand) -> bytes:
 
 
 def decode_command(body: bytes) -> commands.AnyCommand:
-    """Raises `errors.InvalidCommand` for what this version does not know."""
+    """Raises `errors.InvalidCommand` for a command that this version does not know."""
     try:
         asked = _command_decoder(body)
         if asked.name == commands.MirrorRun.wire_name:

@@ -1,4 +1,4 @@
-"""The homes of sessions, as one node knows them: leases say where they are, the mesh asks there."""
+"""Session ownership as one node knows it: the leases name the owner, and the mesh forwards commands to it."""
 
 import asyncio
 import logging
@@ -18,32 +18,32 @@ NOT_ACCEPTING = "this node takes nothing up any more"
 
 OwnershipResult = cluster.OwnedHere | cluster.OwnedBy | cluster.Unowned
 ClaimRequest = tuple[str, bool]
-"""A session, and whether it may begin with it."""
+"""A session, and whether it may be created."""
 TakeCommand = Callable[[commands.AnyCommand, session_service.OutcomeCallback], None]
 
 
 class LeasedOwnership:
-    """Implements `homes.Homes`."""
+    """Implements `SessionOwnership`."""
 
     def __init__(self, leases_: cluster.Leases, mesh: ports.Mesh) -> None:
         self._leases = leases_
         self._mesh = mesh
         self._node_id = mesh.local_peer.node_id
         self.take: TakeCommand | None = None
-        """What is done with a command that another node sends here."""
+        """Handles a command that another node forwards to this one."""
         self.takes_up = True
-        """False: it has lost its leases, or gives them away."""
+        """False: the node has lost its leases, or releases them."""
         self.keeps = True
-        """False: what it has is not its own any more."""
+        """False: the node no longer owns its sessions."""
         self.takers: tuple[str, ...] = ()
-        """The other nodes that take sessions up."""
+        """The other nodes that accept sessions."""
         self.forwarded = 0
         self._claims: dict[ClaimRequest, asyncio.Future[OwnershipResult]] = {}
         self._claiming: asyncio.Task[None] | None = None
         mesh.handle_requests(SUBJECT, self._on_request)
 
     async def claim(self, session_id: str, *, begins: bool = False) -> OwnershipResult:
-        """What is claimed while the database is asked goes into the next question, however much that is."""
+        """Claims that arrive while a query is running are collected into the next query, however many there are."""
         asked = (session_id, begins)
         claim = self._claims.get(asked)
         if claim is None:
@@ -91,9 +91,9 @@ class LeasedOwnership:
         if owner is None and self.takes_up:
             return cluster.Unowned()
         if owner is not None and self.keeps and not self.takes_up:
-            return cluster.OwnedHere(owner.epoch)  # it gives its sessions away, and this is still its own
+            return cluster.OwnedHere(owner.epoch)  # the node is draining, and still owns this session
         if owner is None and (taker := next(filter(self.can_reach, self.takers), None)) is not None:
-            return cluster.OwnedBy(taker)  # nobody's: let one take it up that may
+            return cluster.OwnedBy(taker)  # unowned: a node that accepts sessions can take it
         return errors.OwnerUnreachable(NOT_ACCEPTING, hint="ask another node, or again in a moment")
 
     def can_reach(self, node_id: str) -> bool:
@@ -120,7 +120,7 @@ def _resolve_claim(claim: "asyncio.Future[OwnershipResult]", found: OwnershipRes
         return
     if isinstance(found, errors.OwnerUnreachable):
         claim.set_exception(found)
-        claim.exception()  # whoever asked may not wait any more
+        claim.exception()  # the caller may have stopped waiting
     else:
         claim.set_result(found)
 
@@ -136,5 +136,5 @@ def _decode_response(done: session_service.OutcomeCallback, answer: bytes | port
 
 def _send_outcome(reply: ports.ReplyCallback, outcome: session_service.SubmitOutcome | errors.CoreError) -> None:
     if isinstance(outcome, errors.ShuttingDown):
-        outcome = errors.Fenced()  # it has not happened, and there will be another home in a moment
+        outcome = errors.Fenced()  # the command had no effect, and there will be another owner in a moment
     reply(messages.encode_outcome(outcome))

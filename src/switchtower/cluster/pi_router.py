@@ -1,12 +1,10 @@
-"""A pi client for whom is being looked who serves it, and from then on the way to that: a house here, or one at another node.
+"""Pi in a cluster. Its order of commands is global (ids, keys, dependencies, lanes and broadcasts), so one node holds the
+singleton lease and its server serves all clients; the other nodes forward theirs through the mesh.
 
-Reads nothing before that is known. Decides nothing: whoever made it is asked.
-
-Pi at one of several nodes. Its order of commands is the whole tower's: ids, keys, dependencies, lanes and what everybody
-hears. So one node has the seat and its house serves all; clients of the others reach it through the mesh.
-
-Who serves is found out with each client that comes. When the seat changes hands its clients are closed with 1012: whoever
-comes again finds the next house, which knows what the journal knows."""
+The serving node is looked up for each new client, and nothing is read from the client before it is known. When the lease
+changes hands, the clients are closed with 1012: a client that reconnects finds the next server, which knows what the journal
+knows.
+"""
 
 import asyncio
 import logging
@@ -22,30 +20,31 @@ from switchtower.daemon.pi import LazyPiServer
 from switchtower.transports.stream import TRY_AGAIN_LATER, Packet, Receiver, RespondingReceiver, Stream
 
 Serve = Callable[["PiConnectionRouter", Stream], Coroutine[None, None, None]]
-"""Calls `join` or `travel`, or closes the stream."""
+"""Calls `serve_locally` or `serve_through_tunnel`, or closes the stream."""
 
 
 class PiConnectionRouter:
-    """Implements `stream.Receiver` and `stream.Debtor`."""
+    """One client's connection. Implements `stream.Receiver` and `stream.RespondingReceiver`."""
 
     def __init__(
         self, opening: PiTunnelHeader, serve: Serve, callers: "set[PiConnectionRouter]", *, may_travel: bool = True
     ) -> None:
-        """`callers` has it while it is not served here. `may_travel`: to another node; who comes from one does not go on to a
-        third."""
+        """`callers` contains it while it is not served here. `may_travel`: it may be forwarded to another node; a client that
+        another node forwarded is not forwarded again.
+        """
         self.opening = opening
         self.may_travel = may_travel
         self._serve = serve
         self._callers = callers
         self._stream: Stream | None = None
         self._early: list[bytes | str] = []
-        """What was said before it was known to whom; a `str` is the complaint about a frame that was thrown away."""
+        """Frames that arrived before the server was known; a `str` is the problem of a discarded frame."""
         self._finding: asyncio.Task[None] | None = None
         self._local_receiver: Receiver | None = None
         self._tunnel: TunnelClientEnd | None = None
 
     def serve_locally(self, served: Receiver) -> None:
-        """Served at this node."""
+        """Serves the client on this node."""
         if self._stream is None:
             return
         self._callers.discard(self)
@@ -55,7 +54,7 @@ class PiConnectionRouter:
         self._forward_buffered()
 
     def serve_through_tunnel(self, mesh: ports.Mesh, node_id: str) -> None:
-        """Raises `ports.Unreachable`."""
+        """Raises `ports.NodeUnreachable`."""
         if self._stream is None:
             return
         origin = self._stream.origin
@@ -89,11 +88,11 @@ class PiConnectionRouter:
             else:
                 self.on_frames([said])
 
-    # The receiver's side
+    # Receiver
 
     def on_connected(self, stream: Stream) -> None:
         self._stream = stream
-        # Nobody hears it yet.
+        # No server reads it yet.
         stream.pause_reading()
         self._callers.add(self)
         self._finding = asyncio.get_running_loop().create_task(self._serve(self, stream))
@@ -142,19 +141,19 @@ log = logging.getLogger(__name__)
 
 INTERNAL_ERROR = 1011
 GOING_AWAY = 1001
-"""As the document wants it of a server that stops."""
+"""The close code that the document requires of a server that stops."""
 RECONNECT = "service restart, reconnect"
 NO_PI_NODE = "no node serves pi right now; try again in a second"
 VERSION_MISMATCH = "the nodes are of different versions; try again when all are upgraded"
 IDLE_SECONDS = 60.0
-"""Whoever has the seat reads all that any node stores; without a client that is for nothing."""
+"""The holder of the lease reads everything that any node stores; without a client that is wasted."""
 _POLL_SECONDS = 0.02
 _CLOSE_TIMEOUT = 5.0
-"""What is left of a house may wait for a database that is away."""
+"""The server's remaining work may wait for a database that is unavailable."""
 
 
 class ClusterPiServer:
-    """Implements `pi_doors.Reception`."""
+    """Implements `PiServerPort`."""
 
     def __init__(
         self,
@@ -165,8 +164,9 @@ class ClusterPiServer:
         holds_lease: Callable[[], bool] | None = None,
         idle_s: float = IDLE_SECONDS,
     ) -> None:
-        """`holds`: whether the node's lease lasts at this very moment, by its own clock. A process that was stopped for a while
-        reads what has come before its timers tell it that it is late."""
+        """`holds_lease` returns whether the node's lease is valid at this very moment, by its own clock. A process that was
+        suspended for a while reads received data before its timers fire.
+        """
         self._server = server
         server.holds_lease = holds_lease
         self._lease = lease
@@ -188,7 +188,7 @@ class ClusterPiServer:
         return RejectedConnection(code, reason)
 
     def _accept_tunnel(self, node_id: str, opening: bytes) -> Receiver:
-        """Somebody at another node, which believes that the seat is here."""
+        """Accepts a client of another node, which believes that this node holds the lease."""
         who = pi_tunnel.decode_header(opening)
         if who is None:
             log.warning("node %s sent a pi client in words of another version", node_id)
@@ -208,7 +208,7 @@ class ClusterPiServer:
         return self._server.get().accept(who.access, namespace=who.namespace, lifecycle=who.lifecycle, cwd=who.cwd)
 
     async def _route(self, caller: PiConnectionRouter, stream: Stream) -> None:
-        """Finds who serves this client, and joins them. Closes it when nobody does."""
+        """Finds the server of this client and connects it. Closes the client when there is none."""
         try:
             await self._connect_to_server(caller, stream)
         except cluster.LeasesUnavailable as problem:
@@ -225,7 +225,7 @@ class ClusterPiServer:
         node_id = await self._lease.find_or_acquire_holder()
         me = self._mesh.local_peer.node_id
         if node_id is None and caller.may_travel:
-            # This node takes nothing up any more; another does when it is asked.
+            # This node acquires nothing any more; another node does when it is called.
             node_id = next(iter(self._mesh.peers), None)
         if self._lease.is_held and node_id == me:
             caller.serve_locally(self._accept_locally(caller.opening))
@@ -235,17 +235,18 @@ class ClusterPiServer:
             assert node_id is not None
             caller.serve_through_tunnel(self._mesh, node_id)
 
-    # How it ends
+    # Shutdown
 
     def on_lease_lost(self) -> None:
-        """This node's lease has lapsed, or was renewed too late: another may serve already. To be called at once."""
+        """This node's lease has expired, or was renewed too late: another node may serve already. It must be called at once."""
         if self._lease.mark_lost():
             log.warning("this node serves pi no longer")
         self._discard_server()
 
     async def leave(self, timeout_s: float, code: int = SERVICE_RESTART) -> None:
-        """Lets everybody go: they are told, what is under way has its time, and then they are closed with this code. The seat
-        is free for others. Whoever comes later is still let in, and served elsewhere."""
+        """Disconnects all clients: they are notified, active commands get time to finish, and then the connections are closed
+        with this code. The lease is released. Later clients are still accepted, and served by another node.
+        """
         await asyncio.gather(self._release_lease(timeout_s, code), self._close_routers(timeout_s, code))
 
     async def _release_lease(self, timeout_s: float, code: int) -> None:
@@ -266,12 +267,12 @@ class ClusterPiServer:
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout_s
         while clock() < deadline and any(caller in self._callers and caller.has_pending_responses() for caller in callers):  # noqa: ASYNC110
-            await asyncio.sleep(_POLL_SECONDS)  # a receiver says when it is asked
+            await asyncio.sleep(_POLL_SECONDS)  # a receiver reports this only when polled
         for caller in callers:
             caller.close_for_restart(code, RECONNECT)
 
     async def close(self) -> None:
-        """When the node stops, after `leave`."""
+        """Runs when the node stops, after `leave`."""
         if self._timer is not None:
             self._timer.cancel()
         self._discard_server()
@@ -283,7 +284,7 @@ class ClusterPiServer:
             self._run_in_background(rest)
 
     def _release_if_idle(self) -> None:
-        """A house in which nobody was for a while is given up, and the seat with it."""
+        """A server that had no clients for a while is discarded, and the lease is released."""
         self._timer = None
         if not self._lease.is_held:
             return

@@ -1,7 +1,8 @@
-"""A pi client at one node whose house is at another: its frames travel through the mesh, both ways and as they are.
+"""Tunnels between a pi client on one node and the pi server on another: frames travel through the mesh, both ways and
+unchanged.
 
-Frames of pi are JSON objects. One that begins with a NUL is not pi's but the tunnel's own: that a frame was thrown away because
-of its size, and how the connection is to be closed. A client cannot send one: its own are told apart on the way in.
+Frames of pi are JSON objects. A frame that starts with a NUL is the tunnel's own: it reports that a frame was discarded
+because of its size, or how the connection must be closed. A client cannot send one: such frames are escaped on the way in.
 """
 
 import msgspec
@@ -18,12 +19,12 @@ _MARK = b"\0"
 _RESPONSE = b'{"type":"response"'
 _HELLO = b'{"type":"switchtower_hello"'
 _MAX_REASON_LENGTH = 120
-"""A WebSocket has room for 123 bytes."""
+"""A WebSocket close frame has space for 123 bytes."""
 _encode = msgspec.json.Encoder().encode
 
 
 class PiTunnelHeader(Struct, frozen=True, kw_only=True):
-    """Who comes through a tunnel, as the node that let them in vouches for it."""
+    """The identity of a tunnelled client, as the node that accepted it vouches for it."""
 
     access: Access
     transport: str
@@ -50,7 +51,7 @@ _decode_control_frame = msgspec.json.Decoder(PiTunnelClose | PiTunnelOversized).
 
 
 def decode_header(body: bytes) -> PiTunnelHeader | None:
-    """None for what this version does not understand."""
+    """None: this version does not understand the header."""
     try:
         return _decode_opening(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -65,12 +66,12 @@ def _decode_control(frame: bytes) -> PiTunnelClose | PiTunnelOversized | None:
     try:
         word: PiTunnelClose | PiTunnelOversized = _decode_control_frame(frame[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None  # of a later version: it can be done without
+        return None  # a message of a later version can be ignored
     return word
 
 
 class TunnelStream:
-    """A client at another node, as its peer here holds it. Implements `stream.Stream`."""
+    """A client on another node, as its connection here sees it. Implements `stream.Stream`."""
 
     def __init__(self, tunnel: Stream, opening: PiTunnelHeader) -> None:
         self.origin = ConnectionOrigin(transport=opening.transport, address=opening.address)
@@ -106,7 +107,7 @@ class TunnelStream:
 
 
 class TunnelServerEnd:
-    """The end of a tunnel at the node that serves. Implements `stream.Receiver`; `client` is what serves."""
+    """The end of a tunnel on the serving node. Implements `stream.Receiver`; `client` is the receiver that serves."""
 
     def __init__(self, client: Receiver, opening: PiTunnelHeader) -> None:
         self._client = client
@@ -140,8 +141,9 @@ class TunnelServerEnd:
 
 
 class TunnelClientEnd:
-    """Both ends at the node where the client is: implements `stream.Receiver` for the tunnel, and what a receiver of the client
-    passes on. Whoever of the two does not read makes the other one wait."""
+    """The end of a tunnel on the client's node: implements `stream.Receiver` for the tunnel, and forwards the calls of the
+    client's receiver. When one of the two does not read, the other one waits.
+    """
 
     def __init__(self, client: Stream) -> None:
         self._client: Stream | None = client
@@ -149,17 +151,17 @@ class TunnelClientEnd:
         self._heard = False
         self._unanswered = 0
 
-    # From the client
+    # Calls from the client
 
     def forward_frames(self, frames: list[bytes]) -> None:
         if self._tunnel is None:
             return
-        # No JSON begins with either; so it is refused as before, and taken for nothing else.
+        # No JSON starts with either character; so the frame is refused as before, and not mistaken for a control frame.
         frames = [b" " + frame if frame.startswith(_MARK) else frame for frame in frames]
         self._unanswered += len(frames)
         if not self._heard and self._client is not None:
             self._heard = True
-            # Our own stdio program introduces itself over the owner's socket; that alone is not answered.
+            # Our own stdio program introduces itself over the owner's socket; only that frame gets no response.
             self._unanswered -= self._client.origin.transport == "unix" and frames[0].startswith(_HELLO)
         self._forward(Packet(frames))
 
@@ -186,14 +188,14 @@ class TunnelClientEnd:
         """Each frame has exactly one response."""
         return self._unanswered > 0
 
-    # From the node that serves it
+    # Calls from the serving node
 
     def on_connected(self, stream: Stream) -> None:
         self._tunnel = stream
 
     def on_frames(self, frames: list[bytes]) -> None:
         closing: PiTunnelClose | None = None
-        if frames[-1].startswith(_MARK):  # it says nothing behind that
+        if frames[-1].startswith(_MARK):  # nothing follows a control frame
             word = _decode_control(frames[-1])
             closing = word if isinstance(word, PiTunnelClose) else None
             frames = frames[:-1]
@@ -208,7 +210,7 @@ class TunnelClientEnd:
             self._close_client(closing.code, closing.reason)
 
     def on_oversized_frame(self, problem: str) -> None:
-        """A frame of the other node's was too large for the tunnel: what it said is lost, and that is no conversation."""
+        """A frame of the other node was too large for the tunnel: its content is lost, so the conversation cannot continue."""
         self._close_client(SERVICE_RESTART, WENT_AWAY)
 
     def on_writable(self) -> None:

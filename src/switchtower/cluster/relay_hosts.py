@@ -1,15 +1,14 @@
-"""Which node has which host, by what each says of itself. Pure.
+"""Relay hosts that are connected to other nodes: each node announces its hosts, and a message to a remote host is sent by way
+of its node.
 
-Clocks of machines differ, so connections are numbered by a count that all nodes share: whoever hears of a greater number goes
-on from there. A host that comes to a second node has thus a greater number there than at the first, unless the second has not
-heard of the first yet. Then the node's id decides, the same everywhere: of two connections exactly one stays.
+Clocks of machines differ, so connections are numbered by a logical clock that all nodes share: a node that receives a greater
+number continues from there. A host that reconnects to a second node thus has a greater number there than at the first, unless
+the second has not received the first's number yet. Then the node's id decides, the same everywhere: of two connections exactly
+one remains.
 
-A host that is connected to another node, as this one speaks to it.
-
-Hosts that are connected to other nodes: who has which is told around, and what is said to one goes by way of its node.
-
-Words about who is there are not lost: whoever meets a node says all it has and asks the same of it. A node that cannot be
-reached takes its hosts with it, and brings them again when it is back."""
+Presence messages are not lost: nodes that connect send each other everything they have. When a node cannot be reached, its
+hosts count as offline, and are announced again when it reconnects.
+"""
 
 import asyncio
 import logging
@@ -27,14 +26,14 @@ from switchtower.protocols.relay.hub.connected_hosts import ConnectedHost, Conne
 
 
 class ClaimChanges(NamedTuple):
-    """What is different after some words of another node."""
+    """The changes that a presence message of another node causes."""
 
     appeared: frozenset[str] = frozenset()
     """Hosts that no other node had before."""
     vanished: frozenset[str] = frozenset()
     """Hosts that no other node has any more."""
     replaced: frozenset[str] = frozenset()
-    """Hosts of ours that have come to another node since."""
+    """Hosts of this node that have since connected to another node."""
 
 
 class HostClaims:
@@ -46,18 +45,18 @@ class HostClaims:
         self._last_stamps: dict[str, int] = {}
 
     def __contains__(self, host_id: str) -> bool:
-        """Whether another node has it."""
+        """Returns whether another node has the host."""
         return any(host_id in hosts for hosts in self._others.values())
 
     def find_holder(self, host_id: str) -> str | None:
-        """The other node that has it; where several say so, the one that it came to last."""
+        """Returns the other node that has the host; if several claim it, the one that it connected to last."""
         found = [(hosts[host_id], node_id) for node_id, hosts in self._others.items() if host_id in hosts]
         return max(found)[1] if found else None
 
     def list_holders(self, host_id: str) -> list[str]:
         return [node_id for node_id, hosts in self._others.items() if host_id in hosts]
 
-    # What happens here, and what is told of it
+    # Local changes, and the messages that announce them
 
     def claim(self, host_id: str) -> PresenceMessage:
         self._own[host_id] = stamp = self._increment_clock()
@@ -70,19 +69,19 @@ class HostClaims:
     def make_full_presence(self, *, wants_all: bool) -> PresenceMessage:
         return PresenceMessage(self._increment_clock(), here=dict(self._own), is_all=True, wants_all=wants_all)
 
-    # What others say
+    # Messages of other nodes
 
     def apply_presence(self, node_id: str, presence: PresenceMessage) -> ClaimChanges:
         self._clock = max(self._clock, presence.stamp, *presence.here.values())
         if presence.stamp <= self._last_stamps.get(node_id, 0):
-            return ClaimChanges()  # from a connection that has ended: later words were heard already
+            return ClaimChanges()  # from a connection that has ended: later messages were received already
         self._last_stamps[node_id] = presence.stamp
         hosts = self._others.get(node_id, {})
         now = {} if presence.is_all else {host_id: stamp for host_id, stamp in hosts.items() if host_id not in presence.gone}
         return self._replace(node_id, now | presence.here)
 
     def remove_node(self, node_id: str) -> ClaimChanges:
-        """The node cannot be reached: it takes its hosts with it. What it said last is remembered, to know what is older."""
+        """The node cannot be reached, so its hosts are removed. Its last stamp is remembered, to detect older messages."""
         return self._replace(node_id, {})
 
     def _replace(self, node_id: str, now: dict[str, int]) -> ClaimChanges:
@@ -107,7 +106,7 @@ class HostClaims:
 
 
 class RemoteHostChannel:
-    """Implements `roster.Line`."""
+    """A host that is connected to another node. Implements `HostChannel`."""
 
     def __init__(self, mesh: Mesh, node_id: str, host_id: str) -> None:
         self._mesh = mesh
@@ -138,11 +137,11 @@ class RemoteHostChannel:
 log = logging.getLogger(__name__)
 
 MAX_CONCURRENT_CALLS = 10_000
-"""Of other nodes to hosts that are connected here."""
+"""The number of calls of other nodes to hosts that are connected here."""
 
 
 class HostObserver(Protocol):
-    """Who keeps books on hosts."""
+    """An observer that tracks hosts."""
 
     def on_remote_host_connected(self, host_id: str) -> None: ...
 
@@ -150,7 +149,7 @@ class HostObserver(Protocol):
 
 
 class RemoteHosts:
-    """Implements `roster.Far`."""
+    """Implements `RemoteHostsPort`."""
 
     def __init__(self, mesh: ports.Mesh) -> None:
         self._mesh = mesh
@@ -176,7 +175,7 @@ class RemoteHosts:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
 
-    # The roster's side
+    # The port
 
     def __contains__(self, host_id: str) -> bool:
         return host_id in self._claims
@@ -199,7 +198,7 @@ class RemoteHosts:
                 relay_messages.encode(relay_messages.DisconnectHostMessage(host_id, reason)),
             )
 
-    # Who has which
+    # Presence
 
     def _on_node_connected(self, peer: ports.MeshPeer) -> None:
         self._notify(peer.node_id, self._claims.make_full_presence(wants_all=True))
@@ -213,7 +212,7 @@ class RemoteHosts:
             return
         if said.wants_all:
             self._notify(node_id, self._claims.make_full_presence(wants_all=False))
-        # Of one that cannot be spoken to we want nothing: when it can, it is asked for all again.
+        # Messages of a node that cannot be called are ignored: when it can be, it is asked for everything again.
         if node_id in self._mesh.peers:
             self._apply_changes(self._claims.apply_presence(node_id, said))
 
@@ -233,7 +232,7 @@ class RemoteHosts:
     def _notify(self, node_id: str, presence: relay_messages.PresenceMessage) -> None:
         self._mesh.notify(node_id, relay_messages.PRESENCE, relay_messages.encode(presence))
 
-    # What other nodes ask of hosts that are connected here. Nothing is passed on a second time, so nothing goes in circles.
+    # Requests of other nodes for hosts that are connected here. Nothing is forwarded a second time, so there are no loops.
 
     def _on_disconnect_request(self, node_id: str, body: bytes) -> None:
         if (said := _decode_or_log(node_id, body, relay_messages.DisconnectHostMessage)) is not None:

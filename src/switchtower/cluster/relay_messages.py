@@ -1,8 +1,8 @@
-"""What nodes say to each other about relay. Knows nothing of how it gets there.
+"""The messages between nodes about relay, and requests that wait for a reply, with problems on the way as relay errors. Knows
+nothing of the transport.
 
-Maps in MessagePack: a later version may add fields, and who does not know them skips them.
-
-A question to another node, awaited; what goes wrong on the way is said in relay's words."""
+Messages are maps in MessagePack: a later version may add fields, and a node that does not know them skips them.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -28,21 +28,21 @@ NodeMessageT = TypeVar("NodeMessageT", bound=Struct)
 
 
 class NodeMessageError(Exception):
-    """What came from the other node is not what was agreed on."""
+    """The message of the other node cannot be decoded."""
 
 
 class PresenceMessage(Struct, frozen=True, omit_defaults=True):
-    """Which hosts are connected to who says this."""
+    """The hosts that are connected to the sender."""
 
     stamp: int
-    """Later words of one node have a greater one."""
+    """Later messages of one node have a greater stamp."""
     here: dict[str, int] = {}
-    """Hosts, and when each came by the nodes' common count."""
+    """Hosts, with the logical time of their connection."""
     gone: list[str] = []
     is_all: bool = False
-    """Whoever is not named is not there."""
+    """The message is complete: a host that is not named is not connected."""
     wants_all: bool = False
-    """The other is asked to say the same of itself."""
+    """The receiver must send its own complete presence."""
 
 
 class HostFrameMessage(Struct, frozen=True):
@@ -51,7 +51,7 @@ class HostFrameMessage(Struct, frozen=True):
     host_id: str
     frame: bytes
     request_id: str | None = None
-    """What its answer will be known by, where there is one."""
+    """The id of the host's response, when there is one."""
     timeout_s: float | None = None
 
 
@@ -61,7 +61,7 @@ class DisconnectHostMessage(Struct, frozen=True):
 
 
 class DelayedRefusalMessage(Struct, frozen=True):
-    """A host did not do what the other node had told it."""
+    """A host refused a command that the other node had sent it."""
 
     host_id: str
     command_id: str
@@ -82,14 +82,14 @@ class NodeReply(Struct, frozen=True, omit_defaults=True):
     result: Any = None
     error: str | None = None
     why: Literal["refused", "offline", "moved"] = "refused"
-    """`moved`: the run's home is not the node that was asked."""
+    """`moved`: the called node does not own the run's session."""
 
 
 encode = msgspec.msgpack.Encoder().encode
 
 
 def decode(body: bytes, type_: type[NodeMessageT]) -> NodeMessageT:
-    """Raises `Unreadable`."""
+    """Raises `NodeMessageError`."""
     try:
         return msgspec.msgpack.decode(body, type=type_)
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
@@ -110,7 +110,7 @@ def send_request(mesh: ports.Mesh, node_id: str, subject: str, message: msgspec.
 
 
 async def request(mesh: ports.Mesh, node_id: str, subject: str, message: msgspec.Struct) -> NodeReply:
-    """Waits for as long as the other node is there. Raises `Refused`, and `Moved`."""
+    """Waits for as long as the other node is connected. Raises `RelayError` and `RunMoved`."""
     answer: asyncio.Future[NodeReply | errors.RelayError] = asyncio.get_running_loop().create_future()
 
     def told(outcome: NodeReply | errors.RelayError) -> None:
@@ -137,7 +137,7 @@ def convert_reply_error(answer: NodeReply) -> Exception:
 
 
 def make_error_reply(problem: errors.RelayError) -> NodeReply:
-    """A refusal as the other node is told of it."""
+    """Returns a refusal as a reply to the other node."""
     return NodeReply(False, error=problem.text, why="offline" if isinstance(problem, errors.HostOffline) else "refused")
 
 

@@ -1,10 +1,9 @@
-"""Which node is which host in relay's words. A node that has gone is remembered: until another has taken its sessions over they
-are still of its machine.
+"""The other nodes of a cluster as the relay hub uses them: which host each node is, RPCs on their machines, and the hosts that
+are connected to them.
 
-RPCs on another node's machine: what is asked here of a run, or of a node, that is there. Files, git, logs and programs are
-those of the machine that is asked; so is who waits for a decision.
-
-The other nodes of a tower, as the hub uses them: who they are, what they are asked, and which hosts they have."""
+A node that has disconnected is remembered: until another node has taken its sessions over, they still belong to its machine.
+Files, git, logs and programs of an RPC are those of the machine that is called; so is the approval of the call.
+"""
 
 import asyncio
 import logging
@@ -29,7 +28,7 @@ class NodeDirectory:
     def __init__(self, mesh: Mesh) -> None:
         self._mesh = mesh
         self._host_ids: OrderedDict[str, str] = OrderedDict()
-        """By node. One that starts again is a new node on the same host."""
+        """Host ids by node. A machine that starts again is a new node on the same host."""
         self._unwatch: Callable[[], None] = lambda: None
 
     def open(self) -> None:
@@ -39,21 +38,21 @@ class NodeDirectory:
         self._unwatch()
 
     def list_other_nodes(self) -> list[MeshPeer]:
-        """Those that can be spoken to, by name. A host is listed once, also if it has started again."""
+        """Returns the nodes that can be called, by name. A host is listed once, also if it has started again."""
         peers = sorted(self._mesh.peers.values(), key=lambda peer: peer.node_id)
         found = {peer.host_id: peer for peer in peers if peer.host_id != self._mesh.local_peer.host_id}
         return sorted(found.values(), key=lambda peer: (peer.name, peer.host_id))
 
     def get_host_id(self, home: str | None) -> str:
-        """The host that sessions with this home live on. Without one they are anybody's, so ours."""
+        """Returns the host of the sessions that the node `home` owns. Sessions without an owner count as this host's."""
         if home is None or home == self._mesh.local_peer.node_id:
             return self._mesh.local_peer.host_id
-        # One that was never met has no other name that we could tell.
+        # A node that never connected has no other known name.
         return self._host_ids.get(home, home)
 
     def find_node(self, host_id: str) -> str | None:
-        """The other node that is this host, if it can be spoken to."""
-        # Ids of nodes grow with time: of one that started again, the one that died may still seem to be there.
+        """Returns the other node that is this host, if it can be called."""
+        # Ids of nodes grow with time: after a restart, the dead node may still seem to be connected.
         return max((node_id for node_id, peer in self._mesh.peers.items() if peer.host_id == host_id), default=None)
 
     def is_remembered(self, host_id: str) -> bool:
@@ -69,10 +68,10 @@ class NodeDirectory:
 log = logging.getLogger(__name__)
 
 MAX_CONCURRENT_CALLS = 1_000
-"""Of other nodes, on this machine."""
+"""The number of calls of other nodes on this machine."""
 
 FindCard = Callable[[str], Awaitable[journal.Card]]
-"""The card of a run. Raises `Refused`."""
+"""Returns the card of a run. Raises `RelayError`."""
 
 
 class NodeRpc:
@@ -93,10 +92,10 @@ class NodeRpc:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # What is asked here
+    # Outbound calls
 
     async def call_on_run(self, node_id: str, type_: str, run_id: str, request: messages.RunRpc, actor: events.Actor) -> Any:
-        """Raises `Refused`, and `asking.Moved`."""
+        """Raises `RelayError` and `RunMoved`."""
         letter = relay_messages.NodeRpcMessage(type_, relay_messages.encode(request), actor, run_id)
         return (await relay_messages.request(self._mesh, node_id, relay_messages.RUN_RPC, letter)).result
 
@@ -104,7 +103,7 @@ class NodeRpc:
         letter = relay_messages.NodeRpcMessage(type_, relay_messages.encode(request), actor)
         return (await relay_messages.request(self._mesh, node_id, relay_messages.HOST_RPC, letter)).result
 
-    # What other nodes ask
+    # Inbound calls
 
     def _on_request(self, node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
         if self._closed:
@@ -117,7 +116,7 @@ class NodeRpc:
             task.add_done_callback(self._tasks.discard)
 
     async def _respond(self, node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
-        """Goes on to its end when the asking node goes: somebody else may decide, and the journal tells of it."""
+        """Runs to its end even when the calling node disconnects: another client may decide, and the journal has the result."""
         answer = relay_messages.encode(relay_messages.NodeReply(False, error=errors.SHUTTING_DOWN))
         try:
             answer = relay_messages.encode(await self._execute(body))

@@ -1,7 +1,7 @@
-"""One lane's part in a tower of several nodes, while its session's home is elsewhere, or nowhere.
+"""A lane's part in a cluster while another node owns its session, or none does.
 
-What is asked goes to the home (`away`). What is read is read from the journal, up to its end at that moment. Those who listen
-here are told what other nodes store: notices say that something was, and the journal says what.
+Commands are forwarded to the owner (`forwarding`). Reads are served from the journal, up to its end at that moment. Local
+subscribers get what other nodes store: a notification reports that something was stored, and the journal has the entries.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 PAGE = 1_000
 DELTAS = frozenset({events.TextDelta.kind, events.ThinkingDelta.kind, events.ToolProgressed.kind})
-"""Pieces of streamed text: no reason for anything else to happen."""
+"""Pieces of streamed text, which have no other effect."""
 RESPONSE_GRACE = 1.0
-"""Seconds that what another node has stored is held back for its answers that are on their way."""
+"""Seconds for which entries of another node are held back while its responses are in flight."""
 ANOTHER_NODE = "another node"
 
 
@@ -38,13 +38,13 @@ class RemoteFollower:
         )
         self.forwarder.on_settled = self._on_responses_settled
         self._arriving: int | None = None
-        """The epoch of a lease that was taken, while what was stored before it is still to be read."""
+        """The epoch of an acquired lease, while the entries before it are still to be read."""
         self._lost: str | None = None
         """The machine that the session was on, when that is not this one."""
         self._has_unpublished = False
-        """Another node has stored something that nobody here was told of."""
+        """Another node has stored entries that were not published here."""
         self._published_seq: int | None = None
-        """The last seq that those who watch everything have been told of, where that is known."""
+        """The last seq that the watchers of all sessions have seen, when it is known."""
         self._held_since: float | None = None
         self._reclaiming: asyncio.Task[None] | None = None
 
@@ -55,18 +55,19 @@ class RemoteFollower:
     async def _session_exists(self) -> bool:
         return await self._services.journal.load(self._lane.session_id) is not None
 
-    # Coming and leaving
+    # Gaining and losing ownership
 
     def become_owner(self, epoch: int, asks: Sequence[QueuedCommand] = (), *, lost: str | None = ANOTHER_NODE) -> None:
-        """This node has become the session's home. What waited for that goes first. `lost` is the machine that the session was
-        on, when that is not this one."""
+        """This node has become the session's owner. The commands that waited for that come first. `lost` is the machine that
+        the session was on, when that is not this one.
+        """
         if not self._lane.is_owner:
             self._arriving = epoch
             self._lost = lost
         self._lane.requeue(asks)
 
     def lose_ownership(self) -> None:
-        """Another node is the session's home, or nobody is: what is folded here may be more than what was stored."""
+        """Another node owns the session, or none does: the state in memory may contain more than what was stored."""
         self.forwarder.forget_owner()
         self._arriving = None
         lane, session = self._lane, self._lane.session
@@ -82,8 +83,9 @@ class RemoteFollower:
             self.reclaim()
 
     def reclaim(self) -> None:
-        """Something may be under way that was stopped here, was stored while the home was left, or could not be read. If the
-        session turns out to be this node's, nobody else takes that up."""
+        """Work may be active that was stopped here, was stored while ownership was lost, or could not be read. If this node
+        turns out to own the session, no other node recovers it.
+        """
         if self._reclaiming is None:
             self._reclaiming = asyncio.get_running_loop().create_task(self._find_owner())
 
@@ -105,7 +107,7 @@ class RemoteFollower:
 
     @property
     def has_followers(self) -> bool:
-        """Somebody here wants to hear what happens elsewhere."""
+        """Some subscriber or watcher here follows sessions of other nodes."""
         return self._lane.feed.cursors > 0 or self._is_watched
 
     @property
@@ -113,7 +115,7 @@ class RemoteFollower:
         return bool(self._services.remote_watchers or self._services.remote_batch_watchers)
 
     def on_remote_append(self, before: int | None = None) -> None:
-        """Another node has stored something, after this seq if that is known."""
+        """Another node has stored entries, after this seq if that is known."""
         if self._lane.is_owner or not self.has_followers:
             return
         if self._published_seq is None and self._lane.session is None:
@@ -126,7 +128,9 @@ class RemoteFollower:
         return self._arriving is not None or self._can_publish()
 
     def _can_publish(self) -> bool:
-        """An asker hears the answer before what came of it; but the two come different ways, so the notice may be first."""
+        """A client must get the response before the resulting events; the two arrive on different paths, so the notification
+        may be first.
+        """
         if not self._has_unpublished:
             return False
         if not self.forwarder.in_flight:
@@ -146,7 +150,7 @@ class RemoteFollower:
     # A turn of the lane
 
     async def process(self, items: "list[LaneItem]") -> bool:
-        """True: the home is here now, and the turn goes on there. Otherwise all of it is seen to."""
+        """True: this node owns the session now, and the lane continues the turn. Otherwise all items are handled here."""
         if self._arriving is None:
             await self._reject(items)
             return False
@@ -155,11 +159,11 @@ class RemoteFollower:
             session = await self._catch_up(is_new=epoch == 1)
         except Exception as failure:
             self._lane.fail_turn(items, failure)
-            self.reclaim()  # the lease is this node's, so nobody else takes up what is under way
+            self.reclaim()  # this node holds the lease, so no other node recovers what is active
             return False
         self._lane.become_owner(epoch)
         if session.host is None and (session.run is not None or session.shells or session.errands):
-            # Whatever was under way has lost who worked on it. Nobody decides about it before it is taken up or closed.
+            # Active work has lost its engine. No command is decided before it is recovered or closed.
             self._services.on_resume(self._lane, self._lost)
         return True
 
@@ -187,7 +191,7 @@ class RemoteFollower:
             await lane.serve_readers(session, reads)
 
     async def _catch_up(self, *, is_new: bool = False) -> Session:
-        """Reads what was stored since, and tells those who listen here. A session in its first epoch has nothing to read."""
+        """Reads the entries since the last read, and publishes them here. A session in its first epoch has nothing to read."""
         self._held_since = None
         session = self._lane.session
         if session is None:
@@ -197,7 +201,7 @@ class RemoteFollower:
             return session
         while entries := await self._services.journal.read(session.id, session.seq, PAGE):
             if entries[-1].seq - session.seq != len(entries):
-                # Retention has removed what was not read in time: the snapshot is further than that.
+                # Retention has removed entries that were not read in time: the snapshot is newer.
                 session = await self._lane.load()
                 self._published_seq = session.seq
                 continue
@@ -219,7 +223,9 @@ class RemoteFollower:
         self._published_seq = session.seq
 
     async def _notify_watchers(self, session: Session) -> None:
-        """Of a session that was read whole: what happened while nobody here had it in memory. Its cursors page by themselves."""
+        """Notifies the watchers of events that happened while the session was not in memory here. Its cursors read pages by
+        themselves.
+        """
         while self._is_watched and self._published_seq is not None and self._published_seq < session.seq:
             entries = await self._services.journal.read(session.id, self._published_seq, PAGE)
             if not entries:

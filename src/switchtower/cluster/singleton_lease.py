@@ -1,6 +1,5 @@
-"""The seat of a protocol whose rules are the whole tower's: of several nodes exactly one has it, by a lease as on a session.
-
-Says who has it, takes it when nobody does, and gives it up. What is done with it is not known here.
+"""The lease of a service that runs on exactly one node of the cluster, such as pi. It works like the lease of a session: a
+node finds its holder, acquires it when it is free, and releases it. The service itself is not known here.
 """
 
 import asyncio
@@ -22,19 +21,20 @@ class SingletonLease:
         self._losses = 0
         self._retired = False
         self._asking: asyncio.Task[str | None] | None = None
-        # One at a time: what is being given up must not be taken for what was just taken.
+        # One operation at a time: a release must not apply to a lease that was just acquired.
         self._turn = asyncio.Lock()
 
     @property
     def is_held(self) -> bool:
-        """By this node, as far as it knows."""
+        """Returns whether this node holds the lease, as far as it knows."""
         return self._lease is not None
 
     async def find_or_acquire_holder(self) -> str | None:
-        """The node that has the seat, which may be this one: it takes what is free, or a silent node's. None: nobody has it,
-        and this node takes nothing up any more. Raises `leases.LeasesUnavailable`.
+        """Returns the node that holds the lease, which may be this one: it acquires a lease that is free, or a silent node's.
+        None: no node holds it, and this node acquires nothing any more. Raises `LeasesUnavailable`.
 
-        Whoever asks while another does is given the same answer: after a node has died all its clients come at once."""
+        Concurrent callers share one query: after a node has died, all its clients reconnect at once.
+        """
         if self._lease is not None:
             return self._node_id
         if self._asking is None:
@@ -45,7 +45,7 @@ class SingletonLease:
     def _on_request_done(self, asking: "asyncio.Task[str | None]") -> None:
         self._asking = None
         if not asking.cancelled():
-            asking.exception()  # whoever asked may be gone, and then nobody else looks at it
+            asking.exception()  # the caller may have been cancelled, and then nothing else reads the exception
 
     async def _acquire(self) -> str | None:
         async with self._turn:
@@ -56,29 +56,31 @@ class SingletonLease:
                 lease = None if self._retired else await self._leases.acquire(self._lease_name, self._node_id)
                 owner = lease or await self._leases.find_owner(self._lease_name)
                 if owner is not None:
-                    break  # otherwise it was given up between the two questions, or this node takes nothing up
+                    break  # otherwise it was released between the two queries, or this node acquires nothing
             if lease is None:
-                # A node that falls silent between the two is found out by whoever asks next.
+                # If that node falls silent between the two queries, the next caller finds out.
                 return None if owner is None or owner.node_id == self._node_id else owner.node_id
             if losses != self._losses:
-                return None  # the node lost all that it had while this was on its way: the next one asks anew
+                return None  # the node lost all its leases while this was in flight: the next caller queries again
             self._lease = lease
             log.info("this node has %s", self._lease_name)
             return self._node_id
 
     def mark_lost(self) -> bool:
-        """This node's lease has lapsed, or came too late: the seat may be another's by now. Whether it was held."""
+        """This node's lease has expired, or was renewed too late: another node may hold the singleton by now. Returns whether
+        it was held.
+        """
         self._losses += 1
         held, self._lease = self._lease is not None, None
         return held
 
     async def retire(self) -> None:
-        """As `release`, and it is not taken again: the node is about to go."""
+        """Releases the lease and never acquires it again: the node is about to stop."""
         self._retired = True
         await self.release()
 
     async def release(self) -> None:
-        """Free for others at once. Nothing is promised when the database is away: then it is free when the lease ends."""
+        """Frees the lease for other nodes at once. When the database is unavailable, it becomes free when the lease expires."""
         lease, self._lease = self._lease, None
         self._losses += 1
         if lease is None:

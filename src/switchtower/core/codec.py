@@ -1,4 +1,4 @@
-"""Events to the journal's bytes and back: compact JSON, with the kind beside it and not inside it."""
+"""Encodes events to the journal's bytes and decodes them: compact JSON, with the kind beside it and not inside it."""
 
 import msgspec
 
@@ -14,7 +14,9 @@ UNKNOWN_EVENT_CODE = "UNKNOWN_EVENT"
 
 
 def decode(kind: str, data: bytes) -> events.AnyEvent:
-    """An event that only a newer version knows is a warning to this one: nodes of two versions may share a journal."""
+    """Decodes an event; one that only a newer version knows becomes a warning, because nodes of two versions may share a
+    journal.
+    """
     decoder = _decoders.get(kind)
     if decoder is None:
         return events.WarningRaised(

@@ -1,6 +1,7 @@
-"""Everything that can be asked of a session, in the imperative: first what clients ask, then engines, timers and recovery.
+"""Everything that can be requested of a session, in the imperative: first what clients request, then engines, timers and
+recovery.
 
-A command says who asks and may carry an identity: the same identity has the same outcome, also after a restart.
+A command names its actor and may carry an idempotency key: the same key has the same outcome, also after a restart.
 """
 
 from typing import ClassVar
@@ -16,9 +17,9 @@ class Command(Struct, frozen=True, kw_only=True):
     actor: core_events.Actor = core_events.SYSTEM
     idempotency_key: str | None = None
     expected_version: int | None = None
-    """Refused unless the session is at this version."""
+    """The command is refused unless the session is at this version."""
     receipts: tuple[journal.Receipt, ...] = ()
-    """Stored with what comes of it, for a protocol that keeps its own identities."""
+    """Receipts that are stored with the outcome, for a protocol that keeps its own idempotency keys."""
     identity_fields: ClassVar[tuple[str, ...]] = ()
     """The fields that make two commands the same request; their hash is the fingerprint."""
     wire_name: ClassVar[str]
@@ -37,38 +38,38 @@ class StartSession(Command, frozen=True, kw_only=True):
     workspace: core_events.Workspace
     attach_token_sha256: str
     sandbox: str | None = None
-    """None is the daemon's own choice. Less than that is refused unless `sandbox_is_settled`."""
+    """None selects the daemon's setting. A weaker sandbox than that is refused unless `sandbox_is_settled`."""
     sandbox_is_settled: bool = False
     """The owner's own socket names this sandbox, or the session continues one that has it."""
     model: str | None = None
     allows_demo: bool = False
-    """A person at a terminal starts it: the demo model may answer when no model is named and none is configured."""
+    """A user at a terminal starts it: the demo model may answer when no model is named and none is configured."""
     metadata: dict[str, object] = {}
     policy: str | None = None
-    """None is the daemon's own choice; so with the budget."""
+    """None selects the daemon's setting; the same holds for the budget."""
     thinking: str | None = None
     budget: core_events.Budget | None = None
     id_is_fresh: bool = False
-    """The session's id was minted for this very command, so nobody need look whether it is taken."""
+    """The session's id was minted for this very command, so the journal need not be checked for it."""
     loaded: bool = False
     parent: str | None = None
     parent_run: str | None = None
     """The run whose process starts it. Only the runtime sets it."""
     conversation: tuple[core_events.MessageImported, ...] = ()
-    """What was said elsewhere and goes on here."""
+    """A conversation from elsewhere that continues here."""
     title: str | None = None
     trusts_folder: bool = False
-    """The owner says with the request that the folder is trusted."""
+    """The owner declares with the request that the folder is trusted."""
     preset: str | None = None
-    """By name. What the other fields say goes before what the preset says."""
+    """The name of a preset. The other fields take precedence over the preset."""
     resolved_preset: core_events.Preset | None = None
-    """What the name came to: the workshop's answer, nobody else's."""
+    """The preset that the name resolves to. Only the host services set it."""
     program: core_events.Program | None = None
-    """The session is this program in a terminal, and its one run begins at once."""
+    """The session is this program in a terminal, and its only run starts at once."""
     flow: core_events.Flow | None = None
-    """The session is this flow, and its one run begins at once."""
+    """The session is this flow, and its only run starts at once."""
     warnings: tuple[core_events.WarningRaised, ...] = ()
-    """What the workshop wants every client of the session to see."""
+    """Warnings of the host services for every client of the session."""
     alias: str | None = None
     """See `events.SessionStarted`."""
 
@@ -82,25 +83,25 @@ class UnloadSession(Command, frozen=True, kw_only=True):
 
 
 class DeleteSession(Command, frozen=True, kw_only=True):
-    """For good, with all that the journal has of it."""
+    """Deletes the session permanently, with everything that the journal has of it."""
 
 
 class RecordOutcome(Command, frozen=True, kw_only=True):
-    """A protocol's word that a command of its own has ended: its receipts, and whether it changed the session."""
+    """A protocol reports that one of its own commands has ended: its receipts, and whether it changed the session."""
 
     name: str
     advances: bool
 
 
 class ReplaceConversation(Command, frozen=True, kw_only=True):
-    """The model starts anew, with nothing or with what was said elsewhere."""
+    """The model starts from an empty conversation, or from one that took place elsewhere."""
 
     origin: str | None = None
     conversation: tuple[core_events.MessageImported, ...] = ()
 
 
 class ConfigureSession(Command, frozen=True, kw_only=True):
-    """How the session works from its next run on. None leaves a thing as it is."""
+    """Changes how the session works from its next run on. None leaves a setting unchanged."""
 
     provider: str | None = None
     model: str | None = None
@@ -117,15 +118,15 @@ class SendMessage(Command, frozen=True, kw_only=True):
     acceptance: tuple[core_events.Criterion, ...] = ()
     images: tuple[core_events.Image, ...] = ()
     rules: tuple[core_events.Rule, ...] = ()
-    """Of the policy, for this run alone."""
+    """Policy rules for this run alone."""
     run_id: str | None = None
-    """Minted by who asks, when a receipt has to name it."""
+    """The id that the client minted, when a receipt has to name it."""
     client_message_id: str | None = None
-    """Ignored when the run under way, or the last one, was already sent a message of this id."""
+    """The message is ignored when the active run, or the last one, was already sent a message with this id."""
 
 
 class QueueMessage(Command, frozen=True, kw_only=True):
-    """For a run that is under way. Without one it starts a run, so that a message which comes a moment late is not lost."""
+    """Sends a message to an active run. Without one it starts a run, so that a message that arrives a moment late is not lost."""
 
     identity_fields: ClassVar[tuple[str, ...]] = ("text", "delivery")
     text: str
@@ -140,7 +141,7 @@ class CompactContext(Command, frozen=True, kw_only=True):
 
 
 class RunShell(Command, frozen=True, kw_only=True):
-    """A person's own command, in the session's workspace and sandbox."""
+    """Runs a user's own command, in the session's workspace and sandbox."""
 
     shell_id: str
     command: str
@@ -148,7 +149,7 @@ class RunShell(Command, frozen=True, kw_only=True):
 
 
 class CancelShell(Command, frozen=True, kw_only=True):
-    """The one that was named, or all that are running."""
+    """Cancels the named command, or all that are running."""
 
     shell_id: str | None = None
 
@@ -158,14 +159,14 @@ class StopStep(Command, frozen=True, kw_only=True):
 
 
 class AnswerDialog(Command, frozen=True, kw_only=True):
-    """Without a response it is dismissed."""
+    """Answers a dialog. Without a response the dialog is dismissed."""
 
     dialog_id: str
     response: dict[str, object] | None
 
 
 class RestoreWorkspace(Command, frozen=True, kw_only=True):
-    """Takes back what the last run changed, or makes it again."""
+    """Undoes the changes of the last run, or redoes them."""
 
     identity_fields: ClassVar[tuple[str, ...]] = ("redo", "force")
     redo: bool = False
@@ -178,7 +179,7 @@ class DecideApproval(Command, frozen=True, kw_only=True):
     run_id: str | None = None
     comment: str | None = None
     always: bool = False
-    """Let the approval's rule hold for the rest of the session."""
+    """The approval's rule holds for the rest of the session."""
     stop_is_implied: bool = False
     """The client has only one word for a denial. An agent's run then ends by it; a program in a terminal continues."""
 
@@ -187,21 +188,21 @@ class CancelRun(Command, frozen=True, kw_only=True):
     run_id: str | None = None
     reason: str | None = None
     force: bool = False
-    """A program is killed rather than asked to end."""
+    """The program is killed rather than asked to end."""
 
 
 class TypeInput(Command, frozen=True, kw_only=True):
-    """A text for the program, written once: its id is the identity."""
+    """Sends a text to the program, written once: its id is the idempotency key."""
 
     identity_fields: ClassVar[tuple[str, ...]] = ("sha256",)
     input_id: str
     text: str
     sha256: str
-    """Of the text; the text itself goes into no receipt."""
+    """The hash of the text; the text itself is not stored in a receipt."""
 
 
 class TypeKeys(Command, frozen=True, kw_only=True):
-    """Typing at the terminal, of which nothing but its length is kept."""
+    """Types keys at the terminal, of which only the length is stored."""
 
     text: str
 
@@ -228,7 +229,7 @@ class FinishRemoteCall(Command, frozen=True, kw_only=True):
 
 
 class RequestApproval(Command, frozen=True, kw_only=True):
-    """An engine's: `fingerprint` is the hash of exactly what will run."""
+    """An engine requests an approval: `fingerprint` is the hash of exactly what will run."""
 
     run_id: str
     call_id: str
@@ -240,32 +241,32 @@ class RequestApproval(Command, frozen=True, kw_only=True):
     expires_at_ms: int
     rule: core_events.Rule | None = None
     approval_id: str | None = None
-    """Chosen by who asks, where its protocol wants to name the question itself."""
+    """The id that the engine chose, when its protocol has to name the approval itself."""
     options: tuple[str, ...] = ("approve", "deny")
 
 
 class WithdrawApproval(Command, frozen=True, kw_only=True):
-    """An engine's: the question has been answered in another way, or has gone."""
+    """An engine withdraws an approval that was answered in another way or is no longer needed."""
 
     approval_id: str
     reason: str
 
 
 class OpenDialog(Command, frozen=True, kw_only=True):
-    """An engine's. `dialog` has no id yet."""
+    """An engine opens a dialog. `dialog` has no id yet."""
 
     run_id: str
     dialog: core_events.Dialog
 
 
 class ExpireDialog(Command, frozen=True, kw_only=True):
-    """A timer's."""
+    """A timer ends a dialog that was not answered in time."""
 
     dialog_id: str
 
 
 class FinishShell(Command, frozen=True, kw_only=True):
-    """The runtime's."""
+    """The runtime reports the end of a user's own command."""
 
     shell_id: str
     exit_code: int | None
@@ -274,13 +275,13 @@ class FinishShell(Command, frozen=True, kw_only=True):
 
 
 class ExpireApproval(Command, frozen=True, kw_only=True):
-    """A timer's."""
+    """A timer ends an approval that was not decided in time."""
 
     approval_id: str
 
 
 class FinishRun(Command, frozen=True, kw_only=True):
-    """An engine's last word, after acceptance was checked."""
+    """An engine ends its run, after acceptance was checked."""
 
     run_id: str
     outcome: core_events.Outcome
@@ -290,34 +291,34 @@ class FinishRun(Command, frozen=True, kw_only=True):
 
 
 class InterruptRun(Command, frozen=True, kw_only=True):
-    """Recovery's and shutdown's: nobody works on this run any more."""
+    """Recovery and shutdown end a run that no engine works on any more."""
 
     run_id: str
     reason: str
     lost: str | None = None
-    """The machine that it was on and that nobody hears of any more, when its program went with that."""
+    """The machine that is no longer reachable, when the run's program was on it."""
 
 
 class HostReport(Struct, frozen=True):
-    """One thing that happened on a session's host, and what it is in our words. The first event has the host's number."""
+    """One event of a session's host, translated to our events. The first event carries the host's number."""
 
     seq: int
     events: tuple[core_events.AnyEvent, ...]
 
 
 class MirrorRun(Command, frozen=True, kw_only=True):
-    """The hub's: what a host told of one of its sessions, in order. What was told before is not taken twice."""
+    """The hub mirrors what a host reported of one of its sessions, in order. Reports that it had before are skipped."""
 
     host: str
     run_id: str
-    """Of the one run that it is in our words."""
+    """The id of the single run that represents it here."""
     reports: tuple[HostReport, ...]
     opening: tuple[core_events.AnyEvent, ...] = ()
-    """How such a session begins when its own beginning was never told."""
+    """The events with which such a session starts when its host never reported its start."""
 
 
 class MarkHost(Command, frozen=True, kw_only=True):
-    """The hub's: a session's host has gone silent, or is back."""
+    """The hub marks that a session's host is silent, or is connected again."""
 
     lost: bool
 

@@ -1,6 +1,6 @@
-"""The conversation of a session, read from its entries: what an engine goes on from, and what a fork begins with. Pure.
-
-A session that begins with the conversation of another, up to a message that can then be said in other words. Pure."""
+"""The conversation of a session, read from its entries: an engine continues from it, and a fork starts with it, up to a
+message that the user can then replace. Pure.
+"""
 
 from collections.abc import Sequence
 
@@ -20,11 +20,11 @@ class Conversation:
         self.called: set[str] = set()
         self.flow: events.Flow | None = None
         self.steps: list[engine.FlowEvent] = []
-        """Of a flow alone: an agent's are in its messages."""
+        """The steps of a flow; an agent's steps are in its messages."""
         self._at_ms = 0
         self._commands: dict[str, events.ShellStarted] = {}
         self._shells: list[engine.Message] = []
-        """What people ran themselves since the last message; told with the next."""
+        """Users' own commands since the last message; the model gets them with the next one."""
 
     def add_entry(self, entry: journal.Entry) -> None:
         if entry.kind in _MESSAGE_EVENTS:
@@ -41,7 +41,7 @@ class Conversation:
                 else:
                     self._note_call(event)
             case events.RunStarted(purpose=events.Purpose.WORK):
-                self.open_calls.clear()  # what an earlier run left open is not this run's to finish
+                self.open_calls.clear()  # calls that an earlier run left open are not this run's to finish
                 self.messages += self._shells  # between a call and its result they would be in the way
                 self._shells = []
                 self.messages.append(engine.Message(role="user", text=event.text, images=event.images, at_ms=at_ms))
@@ -128,11 +128,11 @@ class ConversationFork:
     """Reads the parent's entries, in order, until `reached`."""
 
     def __init__(self, before_seq: int | None = None) -> None:
-        """`before_seq` is that of one of its user messages; None takes all that was said."""
+        """`before_seq` is the seq of one of its user messages; None takes the whole conversation."""
         self._before_seq = before_seq
         self._conversation = Conversation()
         self.text: str | None = None
-        """Of that message."""
+        """The text of that message."""
         self.reached = False
 
     def add_entries(self, entries: Sequence[journal.Entry]) -> None:
@@ -143,14 +143,14 @@ class ConversationFork:
             self._conversation.add_entry(entry)
 
     def build_conversation(self) -> tuple[events.MessageImported, ...]:
-        """Raises `InvalidCommand` when there is no such message."""
+        """Raises `InvalidCommand` when that message does not exist."""
         if self._before_seq is not None and self.text is None:
             raise errors.InvalidCommand(f"at {self._before_seq} there is no message of a person", hint="fork before one of those")
         answered = engine.answered_call_ids(self._conversation.messages)
         told: list[events.MessageImported] = []
         for message in self._conversation.messages:
             if any(call.call_id not in answered for call in message.calls):
-                break  # a call that nobody has answered yet: no model goes on from there
+                break  # a call without a result: no model can continue from there
             told.append(_make_import(message))
         return tuple(told)
 
@@ -170,7 +170,7 @@ class ConversationFork:
 
 
 def inherit_settings(command: commands.StartSession, parent: Session) -> commands.StartSession:
-    """What a session goes on from it also goes on as: nobody's policy is loosened by a fork."""
+    """A fork inherits its parent's settings, so that it cannot loosen the policy."""
     return msgspec.structs.replace(
         command,
         provider=parent.provider,

@@ -1,6 +1,7 @@
-"""Every rule: what a command means for a session. Pure: `(session, command) → events and an outcome`, or a refusal raised.
+"""The rules: what each command does to a session. They are pure: `(session, command) → events and an outcome`, or a refusal
+raised.
 
-Time and ids come in as arguments. Nothing here waits, so each rule can be tested without an event loop.
+Time and ids are arguments. Nothing here waits, so each rule can be tested without an event loop.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from switchtower.core.session import Run, Session
 
 MOST_QUEUED = 100
 LONGEST_QUESTION = 256 * 1024
-"""In bytes of JSON. Every protocol shows a question whole, and this fits the frames of all of them."""
+"""A size in bytes of JSON. Every protocol shows an approval whole, and this fits the frames of all of them."""
 
 
 def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint: ids.Mint) -> Decision:
@@ -143,7 +144,7 @@ def _stop_step(session: Session, command: commands.StopStep) -> Decision:
 
 
 def _policy_warning(policy: str | None) -> list[events.WarningRaised]:
-    """Whoever reads the journal later is to see that nobody was asked, and since when."""
+    """A later reader of the journal must see that no approval was requested, and since when."""
     if policy != "yolo":
         return []
     return [events.WarningRaised("POLICY_YOLO", "From here on nothing is asked: the session's policy is `yolo`")]
@@ -190,7 +191,7 @@ def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> De
 
 
 def _type(session: Session, command: commands.SendMessage | commands.QueueMessage, input_id: str) -> Decision:
-    """A message to a program is typed, with the key that ends it."""
+    """A message to a program is typed, followed by the Enter key."""
     text = command.text + terminals.ENTER
     typed = terminals.type_text(session, command.actor, input_id, text, hashlib.sha256(text.encode()).hexdigest())
     return Decision(typed.events, typed.run_id, {**typed.outcome, "message_id": input_id}, ephemeral_input=typed.ephemeral_input)
@@ -255,14 +256,14 @@ def _decide_approval(session: Session, command: commands.DecideApproval, now_ms:
     run = session.run
     approval = run.pending.get(command.approval_id) if run else None
     if approval is None or run is None:
-        # push, Concurrency Rules: the first valid decision wins, later ones learn that it is over
+        # push, Concurrency Rules: the first valid decision wins; later ones are refused as closed
         if command.approval_id in session.closed_approvals:
             raise errors.ApprovalClosed(command.approval_id)
         raise errors.ApprovalNotFound(command.approval_id)
     if command.run_id is not None and command.run_id != run.id:
         raise errors.ApprovalNotFound(f"{command.approval_id} does not belong to {command.run_id}")
     if now_ms >= approval.expires_at_ms:
-        # The timer's own event records the expiry; a decision that comes first must not slip in before it.
+        # The timer's own event records the expiry; a decision must not be accepted before that.
         raise errors.ApprovalClosed(command.approval_id)
     verdict = command.verdict
     if verdict is events.Verdict.APPROVE and "approve" not in approval.options:
@@ -271,11 +272,11 @@ def _decide_approval(session: Session, command: commands.DecideApproval, now_ms:
             str(why) if why else None, hint=f"decide at the terminal: `tower attach {session.id}`; or deny it here"
         )
     if session.terminal is not None:
-        # A program continues from its own prompt: to refuse one thing is not to end it.
+        # A program continues from its own prompt: denying one action does not end it.
         if verdict is events.Verdict.DENY_STOP and command.stop_is_implied:
             verdict = events.Verdict.DENY_CONTINUE
     elif run.headless and verdict is events.Verdict.DENY_CONTINUE:
-        verdict = events.Verdict.DENY_STOP  # nobody is there to go on with
+        verdict = events.Verdict.DENY_STOP  # a headless run has no user to continue with
     rule = approval.rule if command.always and verdict is events.Verdict.APPROVE else None
     if command.always and rule is None and verdict is events.Verdict.APPROVE:
         raise errors.InvalidCommand("this is asked each time anew", hint="approve it once")
@@ -296,7 +297,7 @@ def _request_approval(session: Session, command: commands.RequestApproval, mint:
     run = _get_active_run(session, command.run_id)
     for approval in run.pending.values():
         if approval.call_id == command.call_id and approval.fingerprint == command.fingerprint:
-            return Decision([], run.id, {"approval_id": approval.id})  # asked before a restart; still the same question
+            return Decision([], run.id, {"approval_id": approval.id})  # requested before a restart; still the same approval
     superseded = [
         events.ApprovalWithdrawn(approval_id=approval.id, reason="what would run is no longer known exactly; asked again")
         for approval in run.pending.values()
@@ -323,7 +324,7 @@ def _request_approval(session: Session, command: commands.RequestApproval, mint:
 
 
 def _check_showable(command: commands.RequestApproval) -> None:
-    """What cannot be shown whole is not asked about: a yes to it would mean nothing."""
+    """An approval that cannot be shown whole is refused: approving it would mean nothing."""
     try:
         asked = msgspec.json.encode((command.title, command.summary, command.details))
     except (ValueError, TypeError, UnicodeError, RecursionError):
@@ -345,7 +346,7 @@ def _is_deeper(value: object, most: int) -> bool:
 def _expire(session: Session, command: commands.ExpireApproval) -> Decision:
     run = session.run
     if run is None or command.approval_id not in run.pending:
-        return Decision([])  # decided in the meantime: the decision came first and stands
+        return Decision([])  # decided in the meantime: the decision came first and remains valid
     return Decision([events.ApprovalExpired(approval_id=command.approval_id)], run.id)
 
 
@@ -374,7 +375,7 @@ def _finish(session: Session, command: commands.FinishRun, mint: ids.Mint) -> De
         return Decision(
             [*_truncate_message(session, mint), *_withdraw_messages(session, f"the run ended: {outcome}"), *ends], run.id
         )
-    # The next run begins in the commit that ends this one: there is no moment at which a restart could lose the message.
+    # The next run starts in the commit that ends this one: there is no moment at which a restart could lose the message.
     following = _start_queued(next(iter(session.queue.values())), session, mint) if session.queue else None
     return Decision(ends, run.id, following=following)
 
@@ -398,7 +399,7 @@ def _interrupt(session: Session, command: commands.InterruptRun, mint: ids.Mint)
 
 
 def _truncate_message(session: Session, mint: ids.Mint) -> list[events.AnyEvent]:
-    """What a model had said of a message when its run broke off stays a part of the conversation: users have read it."""
+    """The part of a message that a model had streamed when its run ended stays in the conversation: users have read it."""
     if not session.message_open or not session.last_assistant_text:
         return []
     return [events.MessageCompleted(mint("asst"), session.last_assistant_text, cut_short=True)]
@@ -409,7 +410,7 @@ def _withdraw_messages(session: Session, reason: str) -> list[events.MessageWith
 
 
 def _close_loose_ends(run: Run, reason: str) -> list[events.AnyEvent]:
-    """Whatever was open gets its end before the run's own: no question without an answer, no call without a result."""
+    """Closes everything that is open before the run ends: no approval without an answer, no call without a result."""
     ends: list[events.AnyEvent] = [
         events.ApprovalWithdrawn(approval_id=approval_id, reason=reason) for approval_id in run.pending
     ]

@@ -1,8 +1,6 @@
-"""The rules of a flow: it runs once, from its session's beginning to its end, and nobody talks to it. Pure.
-
-A flow's session told in REP's words: what a runtime reported, read back from the journal. Pure.
-
-What was hidden on its way into the journal is hidden here too."""
+"""The rules of a flow, which runs once from its session's start to its end and takes no messages; and its report in REP's
+events, read from the journal. Pure. Text that was redacted on its way into the journal is redacted here too.
+"""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -15,7 +13,7 @@ from switchtower.core.session import Session
 
 
 def parse_flow(engine: str, flow: events.Flow | None) -> events.Flow | None:
-    """The flow that a session is to be, by the words in which protocols ask for one."""
+    """Returns the flow that a session runs, from the fields of a protocol's request."""
     if (engine == "flow") != (flow is not None):
         raise errors.InvalidCommand("`engine: flow` and `flow` belong together")
     if flow is not None and any("\0" in word for word in flow.argv):
@@ -39,12 +37,12 @@ def refuse_message(session: Session) -> None:
 
 
 FLOW = "flow"
-"""The tool that the flow itself is a call of."""
+"""The tool name of the call that represents the flow itself."""
 MOST_EVENTS = 100_000
 MOST_BYTES = 16 * 1024 * 1024
 BROKEN = 3001
 CONTINUED = "  "
-"""Before each further line of a log that has several: each begins with its level otherwise."""
+"""The prefix of each further line of a log that has several: other lines start with their level."""
 
 _ALSO_TOLD: tuple[str, ...] = ("session_id", "approval_id")
 _READ = frozenset(kind.kind for kind in (events.ToolCalled, events.ToolFinished, events.ToolProgressed, events.RunCompleted))
@@ -59,20 +57,20 @@ class FlowSessionReport:
         self.last_seq = 0
         self._bytes = 0
         self._calls: dict[str, tuple[str, int]] = {}
-        """The step and the try that a call is."""
+        """The step and the attempt that a call belongs to."""
         self._partial: dict[str, str] = {}
         """The beginning of a log line, by call."""
         self._last_log: dict[str, dict[str, Any]] = {}
         self._succeeded: dict[str, bool] = {}
-        """How the last try of each step ended."""
+        """The result of the last attempt of each step."""
         self._outputs: dict[str, dict[str, Any] | None] = {}
-        """By call; None where they were too large to keep."""
+        """The outputs by call; None where they were too large to keep."""
         self._summary: dict[str, Any] | None = None
         self._error: dict[str, Any] | None = None
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The runtime's own once there is one, and what we have seen ourselves until then."""
+        """The runtime's own summary once it exists, and a summary of what was seen so far until then."""
         if self._summary is not None:
             return self._summary
         completed = sum(self._succeeded.values())
@@ -99,14 +97,14 @@ class FlowSessionReport:
                 summary = outputs.get("summary")
                 self._summary = summary if isinstance(summary, dict) else None
                 if isinstance(kept := outputs.get("events"), list):
-                    # The runtime's own events, with its own times and with types that have no place in the journal.
+                    # The runtime's own events, with its own times and with types that the journal does not store.
                     self.events = [self._format_report(*entry[:2]) for entry in kept if _is_kept_event(entry)]
                     left_out = outputs.get("events_left_out")
                     self.left_out = left_out if isinstance(left_out, int) else 0
             case events.ToolFinished() if event.call_id in self._calls:
                 self._add_finish(event, at, size)
             case events.RunCompleted() if self.status == "running":
-                # It was cut short: nobody told its end but who cut it.
+                # The run was cut short, so the runtime did not report its end.
                 self.status = "failed"
                 cause = {"cause": "Cancelled"} if event.outcome is events.Outcome.CANCELLED else {}
                 data: dict[str, Any] = {"step_id": None, "attempt": 0, "retriable": False, "details": {}, **cause}

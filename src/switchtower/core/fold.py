@@ -1,6 +1,6 @@
-"""A session as its events made it. Only `fold` changes one; whatever a rule needs to know is here.
-
-The fold is the same for live events, for recovery and for a load from a snapshot plus the tail."""
+"""Folds events into a session. Only `fold` changes one, and it is the same for live events, for recovery and for a load from a
+snapshot plus the tail.
+"""
 
 import hashlib
 from copy import copy
@@ -28,14 +28,12 @@ RECENT_MESSAGES_KEPT = 200
 TITLE_LENGTH = 80
 SUMMARY_LENGTH = 80
 
-"""The kind of questions about errands: the run that they are asked in does not wait for them."""
-
 
 def fold(session: Session, seq: int, ts_ms: int, run_id: str | None, event: events.AnyEvent) -> None:
     """Makes one event part of the session."""
     assert seq == session.seq + 1, "seq is dense"
     session.seq = seq
-    # Deltas are nearly all of the traffic and touch nothing but the text: the short way out comes first.
+    # Deltas are nearly all of the traffic and touch nothing but the text: the short path comes first.
     if type(event) is events.TextDelta:
         if not session.message_open:
             session.text_parts = []
@@ -189,7 +187,7 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
             run.pending[event.approval.id] = event.approval
         case events.RetryScheduled():
             if session.message_open:
-                session.text_parts = []  # the message begins again
+                session.text_parts = []  # the message starts again
         case events.UsageReported():
             session.usage.add(event)
             session.context_tokens = event.input_tokens + event.output_tokens
@@ -224,11 +222,11 @@ def _fold_notable(session: Session, ts_ms: int, run_id: str | None, event: event
                 session.flow.exit_code = event.exit_code
             session.run = None
             session.ended_at_ms = ts_ms
-            if session.host is not None:  # what its host has told the end of is not lost
+            if session.host is not None:  # a session whose host has reported its end is not lost
                 session.host_lost = False
             session.message_open = False
         case _:
-            pass  # what is only told, such as a warning, changes nothing
+            pass  # an event that only informs, such as a warning, changes nothing
 
 
 def _remember_message(session: Session, message_id: str | None, text: str) -> None:
@@ -277,7 +275,7 @@ def _fold_imported(session: Session, event: events.MessageImported) -> None:
         session.imported_usage.add(event.usage)
     match event.role:
         case "user" if event.origin is not None:
-            counts.shells += 1  # no user has said it
+            counts.shells += 1  # no user wrote it
         case "user":
             counts.user += 1
             session.title = session.title or " ".join(event.text.split())[:TITLE_LENGTH]
@@ -293,7 +291,7 @@ def _fold_checkpoint(session: Session, run: Run, event: events.CheckpointTaken) 
     if event.when == "before":
         run.checkpoint = event.tree
         session.done.append(WorkspaceChange(run.id, before=event.tree))
-        session.undone.clear()  # a new change begins a new line of history
+        session.undone.clear()  # a new change starts a new line of history
         del session.done[:-CHANGES_KEPT]
     elif session.done and session.done[-1].run_id == (event.of or run.id):
         change = session.done.pop()
@@ -314,7 +312,7 @@ def fold_entries(session: Session, entries: list[journal.Entry]) -> None:
 
 
 def make_card(session: Session) -> journal.Card:
-    """The session as the index lists it."""
+    """Returns the session as the index lists it."""
     pending = session.pending_approval
     terminal = session.terminal
     waiting = terminal.waiting if terminal else None
@@ -367,7 +365,7 @@ def _find_exit_code(session: Session) -> int | None:
 
 
 def summarize_approval(approval: events.Approval) -> journal.ApprovalSummary:
-    """An approval in short, for lists."""
+    """Returns an approval in short, for lists."""
     tool = approval.details.get("tool")
     return journal.ApprovalSummary(
         title=approval.title, tool=tool if isinstance(tool, str) else approval.kind, summary=approval.summary[:SUMMARY_LENGTH]

@@ -1,4 +1,4 @@
-"""Ask once, run once: a command's identity, and what a second asking with the same identity is told. Pure."""
+"""Idempotency: the identity of a command, and the stored outcome that a repeated command gets. Pure."""
 
 import hashlib
 from typing import Any
@@ -12,13 +12,13 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def compute_fingerprint(command: commands.AnyCommand) -> str:
-    """The same for two commands that ask for the same thing, whatever the order of their keys."""
+    """Returns the same hash for two commands that request the same thing, whatever the order of their keys."""
     meaning = [command.wire_name, *(getattr(command, name) for name in command.identity_fields)]
     return hashlib.sha256(_encoder.encode(meaning)).hexdigest()
 
 
 def replay_outcome(receipt: journal.Receipt, command: commands.AnyCommand) -> dict[str, Any]:
-    """What was answered the first time; refused when the same identity now asks for something else."""
+    """Returns the first outcome; refuses a command that requests something else under the same key."""
     if receipt.fingerprint != compute_fingerprint(command):
         raise errors.IdentityConflict(receipt.key)
     return receipt.outcome

@@ -1,9 +1,9 @@
-"""What a user may do: four roles, each with everything that the one before it has, and one table from an action to the least
-role that it needs. Pure. Each protocol has a table from its requests to these actions.
+"""The permissions of users: four roles, each with everything that the one before it has, and one table from an action to the
+least role that it needs; and the access of a connection, as the daemon established it. Pure. Each protocol has a table from
+its requests to these actions.
 
-An action or a request without a row needs an admin: what is forgotten is refused, not allowed.
-
-What a connection may do, as the daemon established when it was accepted."""
+An action or a request without a row needs an admin: a forgotten row refuses rather than allows.
+"""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -61,7 +61,7 @@ LEAST_ROLES: Mapping[Action, Role] = {
     Action.WATCH: Role.VIEWER,
     Action.DECIDE: Role.APPROVER,
     Action.ANSWER: Role.APPROVER,
-    # A standing permission changes what the session asks about from then on; one decision does not.
+    # A permanent permission changes what the session asks about from then on; one decision does not.
     Action.ALLOW_ALWAYS: Role.OPERATOR,
     Action.START: Role.OPERATOR,
     Action.SEND: Role.OPERATOR,
@@ -73,7 +73,7 @@ LEAST_ROLES: Mapping[Action, Role] = {
     Action.FORK: Role.OPERATOR,
     Action.DELETE: Role.OPERATOR,
     Action.READ_LOGS: Role.OPERATOR,
-    # From then on the folder's instructions, skills and servers count.
+    # Trust makes the folder's instructions, skills and servers effective.
     Action.TRUST: Role.ADMIN,
     Action.LOOSEN_POLICY: Role.ADMIN,
     Action.MANAGE_USERS: Role.ADMIN,
@@ -85,7 +85,7 @@ LEAST_ROLES: Mapping[Action, Role] = {
 
 
 def find_least_role(action: Action | None) -> Role:
-    """None stands for a request that no table knows."""
+    """None represents a request that no table knows."""
     return Role.ADMIN if action is None else LEAST_ROLES.get(action, Role.ADMIN)
 
 
@@ -94,7 +94,7 @@ def choose_lower_role(one: Role, other: Role) -> Role:
 
 
 def parse_role(text: str) -> Role:
-    """A stored role. One that this version does not know allows the least."""
+    """Parses a stored role. One that this version does not know allows the least."""
     return Role(text) if text in RANKS else Role.VIEWER
 
 
@@ -107,7 +107,7 @@ def check_role(role: Role, action: Action | None) -> None:
 
 
 def check_policy(role: Role, wanted: str | None, usual: str) -> None:
-    """A session may be stricter than the daemon's own setting; only an admin makes it looser. Raises `errors.RoleForbidden`."""
+    """A session may be stricter than the daemon's setting; only an admin makes it looser. Raises `errors.RoleForbidden`."""
     if wanted in PROFILES and usual in PROFILES and PROFILES.index(wanted) > PROFILES.index(usual):
         check_role(role, Action.LOOSEN_POLICY)
 
@@ -119,17 +119,17 @@ class ProcessUnattributed(Exception):
 class Access(Struct, frozen=True):
     name: str
     via: str
-    """How it arrived, for provenance: `cli` for the owner's socket, `app` for WebSockets."""
+    """The way the connection arrived, for provenance: `cli` for the owner's socket, `app` for WebSockets."""
     trusted: bool
-    """The owner: may attach to any session without a token."""
+    """The owner's connection: it may attach to any session without a token."""
     run_id: str | None = None
     """The run that has started the process at the other end. Such a process may not decide, nor act for the owner."""
     role: Role = Role.ADMIN
     """Each place in the daemon that makes an access names it. A node of the version before names none for its pi clients."""
     device: str = ""
-    """What it says of itself: its access token's name, its user agent."""
+    """The client's description of itself: its access token's name, its user agent."""
     address: str = ""
-    """The machine that it came from."""
+    """The machine that the connection came from."""
 
     @property
     def is_from_run(self) -> bool:

@@ -1,8 +1,6 @@
-"""What the runs of a session did to its workspace, so that it can be undone and made again. Names of git trees only; no files.
-
-A session as its events made it. Only `fold` changes one; whatever a rule needs to know is here.
-
-The fold is the same for live events, for recovery and for a load from a snapshot plus the tail."""
+"""A session as its events made it. Only `fold` changes one; every fact that a rule needs is here. The trees of its workspace
+are names of git objects only, without files.
+"""
 
 from msgspec import Struct, field
 
@@ -10,7 +8,7 @@ from switchtower.core import events
 
 
 class WorkspaceChange(Struct, frozen=True):
-    """One run's doing, as the trees before and after it. Without an `after` the run ended in a crash."""
+    """One run's changes, as the trees before and after it. Without an `after` the run ended in a crash."""
 
     run_id: str
     before: str
@@ -25,11 +23,11 @@ class Timeline(Struct, frozen=True):
 
 
 REMOTE_CALL = "errand"
-"""The kind of questions about errands: the run that they are asked in does not wait for them."""
+"""The kind of approvals for remote calls: the run during which they are requested does not wait for them."""
 
 
 class UsageTotals(Struct):
-    """What models took, added up. `cost` is in US dollars and counts only the calls whose price is known."""
+    """The sum of model usage. `cost` is in US dollars and counts only the calls whose price is known."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -54,14 +52,14 @@ class UsageTotals(Struct):
 
 
 class MessageCounts(Struct):
-    """The messages of the conversation as it stands, and what was called for in it."""
+    """The number of messages and tool calls in the current conversation."""
 
     user: int = 0
     assistant: int = 0
     tool_calls: int = 0
     tool_results: int = 0
     shells: int = 0
-    """People's own commands, and what is no message of user or model but stands between them."""
+    """Users' own commands, and entries between the messages that are not messages of the user or the model."""
 
     @property
     def messages(self) -> int:
@@ -76,7 +74,7 @@ class Run(Struct):
     headless: bool
     acceptance: tuple[events.Criterion, ...] = ()
     rules: tuple[events.Rule, ...] = ()
-    """Of the policy, for this run alone."""
+    """Policy rules for this run alone."""
     pending: dict[str, events.Approval] = {}
     open_calls: dict[str, str] = {}
     """Tool calls without a result yet: call id to tool."""
@@ -86,23 +84,23 @@ class Run(Struct):
     force: bool = False
     usage: UsageTotals = field(default_factory=UsageTotals)
     checkpoint: str | None = None
-    """The tree that was kept before the run's first change."""
+    """The tree that was stored before the run's first change."""
     started_at_seq: int = 0
     dialogs: dict[str, events.Dialog] = {}
-    """What extensions have asked and nobody has answered."""
+    """Dialogs that extensions have opened and no user has answered."""
     failure: str = ""
-    """The last error it told of."""
+    """The last error that it reported."""
     cut_short: bool = False
-    """Its last message was broken off."""
+    """Its last message was truncated."""
 
     @property
     def is_awaiting_decision(self) -> bool:
-        """The run itself, and not somebody's errand beside it."""
+        """Returns whether the run itself waits for a decision, rather than a remote call beside it."""
         return any(approval.kind != REMOTE_CALL for approval in self.pending.values())
 
 
 class LastRun(Struct, frozen=True):
-    """How the last run ended, for who comes to ask after it has."""
+    """The result of the last run, for clients that connect after its end."""
 
     id: str
     outcome: events.Outcome
@@ -113,7 +111,7 @@ class LastRun(Struct, frozen=True):
 
 
 class TerminalPrompt(Struct, frozen=True):
-    """What a program waits for."""
+    """The input that a program waits for."""
 
     reason: str
     prompt: str
@@ -129,13 +127,13 @@ class Terminal(Struct):
     hides_typing: bool = False
     waiting: TerminalPrompt | None = None
     screen_seq: int = 0
-    """Where its screen was last kept whole."""
+    """The seq at which its whole screen was last stored."""
     exit_code: int | None = None
     pid: int | None = None
 
 
 class FlowRun(Struct):
-    """What is to be known of a session that is a flow. Its document is in the journal alone, at the session's beginning."""
+    """The state of a session that is a flow. Its document is only in the journal, at the session's start."""
 
     name: str
     lasting: bool
@@ -160,33 +158,33 @@ class Session(Struct):
     run: Run | None = None
     runs_started: int = 0
     closed_approvals: list[str] = []
-    """The latest ones that were decided, expired or withdrawn, oldest first."""
+    """The latest approvals that were decided, expired or withdrawn, oldest first."""
     text_parts: list[str] = []
     message_open: bool = False
-    """Whether `text_parts` belong to a message that is still being streamed."""
+    """True while `text_parts` belongs to a message that is still being streamed."""
     policy: str = "ask"
     thinking: str | None = None
     budget: events.Budget = field(default_factory=events.Budget)
     rules: list[events.Rule] = []
-    """What decisions have allowed for the rest of the session."""
+    """The rules that decisions have made for the rest of the session."""
     queue: dict[str, events.MessageQueued] = {}
-    """Messages that wait to be told to the model, in the order they came."""
+    """Messages that wait to be sent to the model, in the order of their arrival."""
     usage: UsageTotals = field(default_factory=UsageTotals)
     context_tokens: int = 0
-    """What the last call of a model took in and put out: how full its context is."""
+    """The input and output tokens of the last model call: how full its context is."""
     context_window: int | None = None
     done: list[WorkspaceChange] = []
     """Runs that changed the workspace and can be undone, the last one last."""
     undone: list[WorkspaceChange] = []
-    """Runs that were undone and can be made again, the last undone last."""
+    """Runs that were undone and can be redone, the last undone last."""
     loaded: bool | None = None
     counts: MessageCounts = field(default_factory=MessageCounts)
     clearings: int = 0
-    """How often its conversation began anew."""
+    """The number of times that its conversation was cleared."""
     conversation_from: int = 0
-    """The seq at which it last did."""
+    """The seq at which it was last cleared."""
     shells: dict[str, str] = {}
-    """People's own commands that are running: id to command."""
+    """Users' own commands that are running: id to command."""
     auto_compact: bool = True
     auto_retry: bool = True
     parent: str | None = None
@@ -198,23 +196,23 @@ class Session(Struct):
     recent_messages: list[str] = []
     """The ids of the messages that the active run, or the last one, was sent."""
     recent_texts: dict[str, str] = {}
-    """By such an id, the hash of the message's text."""
+    """The hash of the message's text, by such an id."""
     terminal: Terminal | None = None
     errands: dict[str, str] = {}
-    """What is used in its workspace from afar at the moment: id to tool."""
+    """The remote calls that are active in its workspace: id to tool."""
     ended_at_ms: int | None = None
-    """When its last run ended; None while one is under way."""
+    """The end of its last run; None while a run is active."""
     host: str | None = None
-    """Where it lives, when that is not here."""
+    """The host that it lives on, when that is not this one."""
     host_lost: bool = False
     relayed_seq: int = 0
     """The last of its host's numbers that we have."""
     alias: str | None = None
     """The id that its first client chose for it; see `events.SessionStarted`."""
     usage_before: UsageTotals = field(default_factory=UsageTotals)
-    """Of `usage`, what belongs to conversations before the present one."""
+    """The part of `usage` that belongs to earlier conversations."""
     imported_usage: UsageTotals = field(default_factory=UsageTotals)
-    """What the messages took that the conversation began with, elsewhere."""
+    """The usage of the imported messages that the conversation started with."""
 
     @property
     def last_assistant_text(self) -> str:
@@ -228,9 +226,10 @@ class Session(Struct):
 
     @property
     def can_resume_after_restart(self) -> bool:
-        """Whether the active run can be continued after a restart. A program's terminal ends with the daemon that holds it, and
-        a child with the process that started it;
-        an agent goes on only from a question, because nobody knows what became of anything else that it was doing."""
+        """Returns whether the active run can be continued after a restart. A program's terminal ends with the daemon that
+        holds it, and a child with the process that started it; an agent continues only from an open approval, because the
+        effect of anything else that it was doing is unknown.
+        """
         run = self.run
         if run is None or run.cancel_requested or self.terminal is not None or self.parent_run is not None:
             return False
@@ -243,5 +242,5 @@ class Session(Struct):
 
     @property
     def pending_approval(self) -> events.Approval | None:
-        """The oldest question that waits for a decision."""
+        """The oldest approval that waits for a decision."""
         return next(iter(self.run.pending.values()), None) if self.run else None

@@ -1,7 +1,7 @@
-"""The life of a session as a table. No `if` elsewhere assigns a state.
+"""The states of a session as a table. No `if` elsewhere assigns a state.
 
-Two rules: a missing row means the event leaves the state as it is, and a session that has ended one run is ready for the
-next, whatever became of the last.
+Two rules: a missing row means that the event leaves the state unchanged, and a session that has ended one run is ready for the
+next, whatever the result of the last.
 """
 
 from switchtower.core import events
@@ -25,7 +25,7 @@ AFTER_RUN: dict[Outcome, SessionState] = {
     Outcome.SUCCESS: SessionState.COMPLETED,
     Outcome.FAILED: SessionState.FAILED,
     Outcome.CANCELLED: SessionState.CANCELLED,
-    # A person stopped the run; push has no word of its own for a session left that way.
+    # A user stopped the run; push has no separate word for a session left that way.
     Outcome.DENIED: SessionState.CANCELLED,
 }
 
@@ -44,4 +44,4 @@ ASKED_BY_CLIENTS = (
     events.MessageQueued,
     events.SessionConfigured,
 )
-"""Each of these is one accepted change by a client: it moves the session's version by one, unless its protocol counts."""
+"""Each of these is one accepted change by a client: it increases the session's version by one, unless its protocol counts."""

@@ -1,5 +1,5 @@
-"""The agent's parts, made from the settings and joined: models, tools, MCP servers, checkpoints, prompts, policy. All of it
-together is half of what the daemon has to load, so `agent` loads it late."""
+"""The agent's parts, made from the settings and joined: models, tools, MCP servers, checkpoints, prompts, policy. They are half
+of all modules that the daemon loads, so `LazyAgent` loads them late."""
 
 import asyncio
 import hashlib
@@ -41,7 +41,7 @@ class AgentParts:
         settings = live.current
         orphans.become_subreaper()
         self._daemon_id = hashlib.sha256(os.fsencode(settings.data_dir)).hexdigest()[:16]
-        """The same for every daemon of this home, so that one finds what another left behind."""
+        """Every daemon of this home has the same id, so that one finds the processes that another left behind."""
         self._kill_leftovers()
         _hide_keys(catalog, settings)
         sandbox.configure(hide=[*settings.folders, settings.socket, settings.pi_socket, settings.host_socket])
@@ -89,13 +89,15 @@ class AgentParts:
         live.on_change(apply)
 
     def _kill_leftovers(self) -> None:
-        """Ends what an earlier daemon of this home left behind when it was killed, before anything new can be taken for it."""
+        """Ends the processes that an earlier daemon of this home left behind when it was killed, before a new process can be
+        mistaken for one of them."""
         killed = kill_leftovers(self._daemon_id)
         if killed:
             log.warning("killed %d processes of MCP servers that an earlier daemon had left behind", killed)
 
     def find_run(self, origin: ConnectionOrigin) -> str | None:
-        """The run whose process is at the other end of a connection. Raises `Unattributed` when that cannot be told."""
+        """Returns the run whose process is at the other end of a connection. Raises `ProcessUnattributed` when that is not
+        known."""
         if origin.pid is not None:
             return membership.find_run(origin.pid, origin.pid_started_at)
         if not membership.has_recent_runs() or not socket_owner.is_local_address(origin.address):
@@ -106,7 +108,7 @@ class AgentParts:
         return membership.find_run_of_socket(found.inode, found.uid)
 
     def on_event(self, session: Session, event: events.AnyEvent) -> None:
-        """The servers of a session that nobody needs at hand are not kept running for it."""
+        """The MCP servers of an unloaded session are stopped."""
         if isinstance(event, events.SessionUnloaded | events.SessionDeleted):
             task = asyncio.get_running_loop().create_task(self._servers.end_session(session.id))
             self._ending.add(task)
@@ -117,7 +119,7 @@ class AgentParts:
 
 
 def _hide_keys(catalog: Catalog, settings: config.Settings) -> None:
-    """No program inherits the variables that hold keys, also those that the file has named since the start."""
+    """No program inherits the variables that hold keys, including those that the file has named since the start."""
     command_environment.withhold_variables(catalog.list_secret_variables())
     command_environment.configure(secret_variables=catalog.list_secret_variables(), allowed=settings.pass_env)
 

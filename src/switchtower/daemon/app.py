@@ -1,6 +1,8 @@
-"""The daemon's log: one line an entry, secrets redacted whoever wrote them, in a file that does not grow without bound.
+"""The composition root: every part is made here, joined, started and stopped in order. Only this module knows all others.
 
-The composition root: every part is made here, joined, started and stopped in order. Only this room knows everyone."""
+The daemon's log has one line an entry, with secrets redacted whichever part wrote them, in a file that does not grow without
+bound.
+"""
 
 import asyncio
 import contextlib
@@ -82,16 +84,16 @@ _PR_SET_DUMPABLE = 4
 
 
 class DaemonStartError(Exception):
-    """Why the daemon did not start, with a remedy where there is one."""
+    """The daemon did not start; the text has the cause, and a remedy if there is one."""
 
 
 def run_daemon(settings: config.Settings, announce: Announce | None = None, *, stdio: "StdioDescriptors | None" = None) -> int:
-    """Runs the daemon until it is told to stop. `announce` is told where it listens. Raises `CannotStart`.
+    """Runs the daemon until it is stopped. `announce` gets the addresses at which it listens. Raises `DaemonStartError`.
 
-    With `stdio` it speaks pi there too, and ends with that input.
+    With `stdio` it also speaks pi there, and stops when that input ends.
     """
     _protect_memory()
-    # The writer thread asks for the interpreter a few times a commit; the default of 5 ms would be ten commits long.
+    # The writer thread needs the interpreter lock a few times a commit; the default of 5 ms would be ten commits long.
     sys.setswitchinterval(0.0005)
     home = DaemonHome(settings)
     try:
@@ -111,10 +113,11 @@ def run_daemon(settings: config.Settings, announce: Announce | None = None, *, s
 
 
 def _protect_memory() -> None:
-    """Keeps what the daemon has in memory, keys among it, from the other processes of its user: an agent's commands have its uid.
+    """Protects the daemon's memory, keys included, from the other processes of its user: an agent's commands have its uid.
 
-    Called once, before a secret is read. From then on only root can read this process's memory and environment, attach a debugger
-    to it or list its files, and it leaves no core dump. Programs that it starts are as readable as any."""
+    It is called once, before a secret is read. From then on only root can read this process's memory and environment, attach a
+    debugger to it or list its files, and it leaves no core dump. Programs that it starts are as readable as any.
+    """
     if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         log.warning("other processes may read this one's memory: %s", os.strerror(ctypes.get_errno()))
     # The hard limit stays, because programs inherit it and some want their own core dumps.
@@ -137,8 +140,8 @@ def _check_hub(settings: config.Settings) -> None:
 
 
 def keep_ignored_signals_from_programs() -> None:
-    """A signal that this process's parent ignored (`nohup`, a script's `&`) would be ignored by all that is started here. A
-    handler that does nothing ignores it too, and a program that is started has the default again."""
+    """A signal that this process's parent ignored (`nohup`, a script's `&`) would be ignored by every program that is started
+    here. A handler that does nothing ignores it too, and a started program has the default again."""
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # `subprocess` resets these
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
@@ -171,7 +174,7 @@ async def _serve(
         runtime.watch(vitals.on_event, owned_only=True)
         runtime.watch_batches(vitals.on_batch, owned_only=True)
         if settings.hub is not None:
-            runtime.undelivered = lambda: None  # until the link is loaded and can tell
+            runtime.undelivered = lambda: None  # until the link is loaded and can report it
         await runtime.start()
         if node is not None:
             await node.join(runtime)
@@ -210,7 +213,7 @@ async def _serve(
         await listeners.serve_socket()
         log.info("listening on %s, http %s, pi %s", endpoints.socket, endpoints.http or "off", endpoints.pi or "off")
         if announce is not None:
-            # Whoever reads it there may come in once; the owner's own token is for files that only the owner reads.
+            # A reader of the announcement may log in once; the owner's own token is for files that only the owner reads.
             announce(msgspec.structs.replace(endpoints, token=page.visits.issue()[0]))
         if stdio is not None:
             from switchtower.daemon.pi import StdioPiClient
@@ -224,13 +227,13 @@ async def _serve(
         if among is not None:
             await among.load_relay(relay, stop)
         elif settings.hub is not None or settings.registry_path.exists():
-            await relay.get_parts()  # a hub to be dialled, or hosts to be missed; otherwise the first who comes can wait for it
-        gc.freeze()  # what is here now stays, and need not be looked at again
+            await relay.get_parts()  # to connect to a hub, or to track hosts; otherwise the first client can wait for it
+        gc.freeze()  # objects loaded by now stay, and need not be scanned again
         gc.enable()
         await stop.wait()
         vitals.stopping = True
         log.info("stopping")
-        # Clients hear first that we stop, then how their runs ended, before they are disconnected.
+        # Clients first get the shutdown, then the ends of their runs, before they are disconnected.
         if among is None:
             await house.shut_down(settings.shutdown_timeout)
             await runtime.stop()
@@ -243,7 +246,7 @@ async def _serve(
 async def _open_node(
     settings: config.Settings, home: DaemonHome, redactor: redact.Redactor, stack: contextlib.AsyncExitStack
 ) -> "LocalNode | None":
-    """What a daemon among several has; nobody else pays for it."""
+    """Opens what a node of a cluster needs; a single daemon does not load it."""
     if settings.store is None:
         return None
     from switchtower.daemon import cluster
@@ -286,7 +289,7 @@ async def _start_notifications(
     stack: contextlib.AsyncExitStack,
     node: "LocalNode | None",
 ) -> None:
-    """Notifications and traces, where somebody wants them; nobody else pays for them. Raises `ConfigError`."""
+    """Starts notifications and traces, if they are configured; otherwise their modules are not loaded. Raises `ConfigError`."""
     if settings.web_push or settings.notify_webhook:
         from switchtower.notifications import notifier as notifications_notifier
 

@@ -1,16 +1,10 @@
-"""Why a load balancer should send nobody to a node, in words. Pure: whoever knows how things stand passes it in.
+"""The parts of a daemon that is a node of a cluster: a PostgreSQL store that all nodes share, leases on sessions, and a mesh to
+the other nodes. Only a daemon with `store` set loads this module.
 
-What makes this daemon one of several: a PostgreSQL that all of them share, leases on sessions, and a way to the others.
-
-Made before the runtime, and joined to it when that is there. Loaded only by a daemon that has `store` set.
-
-The shared PostgreSQL as the monitor and the audit see it: what is in it by state, how large it is, who decided what.
-
-Clients of a node that is emptied are let go, each in its protocol's own words, with the hint to come back: a balancer, or
-their own list, brings them to another node.
-
-What is different in a daemon that is one of several: where clients of pi are served, what hosts and users share, how it parts
-from everybody. The composition root asks here; a daemon that is alone never loads it."""
+The node is made before the runtime, and joined to it later. `ClusterComposition` has what differs for the composition root: which
+node serves pi's clients, what hosts and users share, and how the node leaves. Clients of a node that is drained are disconnected,
+each in its protocol's own way, with the hint to reconnect: a load balancer, or their own list, leads them to another node.
+"""
 
 import asyncio
 import contextlib
@@ -59,12 +53,12 @@ from switchtower.tools import atomic_write
 
 
 class NodeReadiness(Struct, frozen=True):
-    """How one of several nodes stands. As it begins, all is well."""
+    """The state from which a node's readiness follows. The defaults are those of a node that is ready."""
 
     draining: bool = False
     database_answers: bool = True
     lease_holds: bool = True
-    """Whether it said in time that it is there. Once it did not, others may have its sessions."""
+    """The node renewed its lease in time. Once it did not, other nodes may own its sessions."""
 
 
 def list_unready_reasons(standing: NodeReadiness) -> list[str]:
@@ -81,7 +75,7 @@ def list_unready_reasons(standing: NodeReadiness) -> list[str]:
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 5.0
-"""Seconds between two looks at what notices may have failed to tell."""
+"""Seconds between two polls for changes whose notices may be lost."""
 
 
 class LocalNode:
@@ -113,7 +107,7 @@ class LocalNode:
         self._close_callbacks: list[Callable[[], Awaitable[None]]] = []
 
     async def open(self, home: DaemonHome, environ: Mapping[str, str]) -> None:
-        """Everything but the life among the others. Raises `errors.JournalUnavailable`, `CannotListen` or `ConfigError`."""
+        """Opens everything but the membership. Raises `errors.JournalUnavailable`, `CannotListen` or `ConfigError`."""
         try:
             await self.journal.open()
         except errors.JournalUnavailable as problem:
@@ -134,7 +128,7 @@ class LocalNode:
             raise
 
     async def _share_secrets(self, home: DaemonHome, environ: Mapping[str, str]) -> tls.MeshKey:
-        """Whoever logs in at one node is known at all: what says so is made by the first node and kept in the database."""
+        """A user that logs in at one node is known at all: the first node makes the secrets and keeps them in the database."""
         data_dir, kept = self._settings.data_dir, self.secrets
         await kept.open()
         token = await kept.get_or_create("owner_token", lambda: home.load_owner_token().encode())
@@ -156,7 +150,7 @@ class LocalNode:
         self.homes = LeasedOwnership(self.leases, self.mesh)
 
     async def join(self, runtime: Runtime) -> None:
-        """From now on it is one of the nodes, and takes up what it had before. Raises `errors.JournalUnavailable`."""
+        """Joins the cluster, and resumes the sessions that this home had before. Raises `errors.JournalUnavailable`."""
         self._runtime = runtime
         settings = self._settings
         terms = MembershipTerms(settings.node_address or self.mesh.address, settings.node_lease)
@@ -172,13 +166,13 @@ class LocalNode:
         log.info("node %s (%s) at %s", self.name, self.node_id, terms.address)
 
     def _read_previous_node_id(self) -> str | None:
-        """The node that this home was last. Whoever holds the home's lock knows that it is dead."""
+        """Returns the node id that this home had last. The holder of the home's lock knows that this node is dead."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
             return (self._settings.data_dir / "node.id").read_text().strip() or None
         return None
 
     async def leave(self) -> None:
-        """After the runtime has stopped: the others may have what was here."""
+        """Leaves the cluster, after the runtime has stopped: other nodes may take the sessions."""
         looking, self._poll_task = self._poll_task, None
         if looking is not None:
             looking.cancel()
@@ -188,7 +182,7 @@ class LocalNode:
             (self._settings.data_dir / "node.id").unlink(missing_ok=True)
 
     def add_close_callback(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Something that reads the same database, and goes with it."""
+        """Adds a callback that closes another reader of the same database."""
         self._close_callbacks.append(close)
 
     async def close(self) -> None:
@@ -201,7 +195,7 @@ class LocalNode:
         await self.leases.close()
         await self.journal.close()
 
-    # How it does
+    # Status
 
     def list_unready_reasons(self) -> list[str]:
         residence = self.residence
@@ -217,7 +211,7 @@ class LocalNode:
             "takeovers": self.residence.takeovers,
         }
 
-    # What others store
+    # Changes by other nodes
 
     def _on_heads_notice(self, moved: HeadsNotice) -> None:
         if moved.heads is None:
@@ -227,7 +221,7 @@ class LocalNode:
             self._runtime.apply_remote_heads(moved.heads)
 
     async def _poll_heads(self) -> None:
-        """A notice may be lost, or name nothing: then what is followed here is compared with the journal."""
+        """A notice may be lost, or name nothing: then the followed sessions are compared with the journal."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
@@ -255,7 +249,7 @@ class PostgresStoreStatus:
         return self._node.list_unready_reasons()
 
     async def count_states(self) -> Mapping[str, int]:
-        """Of the whole tower. Raises `JournalUnavailable`."""
+        """Counts the sessions of the whole cluster. Raises `JournalUnavailable`."""
         return await self._counts.count_states()
 
     async def measure_size(self) -> int:
@@ -290,7 +284,7 @@ async def open_node(settings: config.Settings, home: DaemonHome, redactor: redac
 
 
 def make_node_host_services(node: LocalNode, local: host_services.HostServices) -> host_services.HostServices:
-    """What a session's folder tells is asked where its home is."""
+    """Questions about a session's folder are sent to the node that owns the session."""
     return cluster_host_services.make_cluster_host_services(
         local, node.mesh, cluster_host_services.make_owner_lookup(node.leases, node.node_id)
     )
@@ -298,7 +292,7 @@ def make_node_host_services(node: LocalNode, local: host_services.HostServices) 
 
 class ClusterComposition:
     def __init__(self, node: LocalNode, server: LazyPiServer, settings: config.Settings) -> None:
-        """Of a node that has settled."""
+        """`node` has joined the cluster."""
         self._node = node
         self._timeout = settings.shutdown_timeout
         residence = node.residence
@@ -308,12 +302,13 @@ class ClusterComposition:
         self.shared = SharedServices(node.registry, node.jwt_secret, node.mesh)
 
     def set_clients(self, listeners: Listeners, relay: LazyRelay) -> None:
-        """These are the clients that are let go when the node is emptied."""
+        """Sets the clients that are disconnected when the node is drained."""
         self._node.residence.release_singletons = partial(self.pi.leave, self._timeout)
         self._node.residence.drain_clients = partial(drain_clients, listeners, relay, self._timeout)
 
     async def load_relay(self, relay: LazyRelay, stop: asyncio.Event) -> None:
-        """Other nodes may ask for it at any time. A node that serves does not end because its database is away for a while."""
+        """Other nodes may need relay at any time. A node that serves does not stop because its database is unavailable for a
+        while."""
         while not stop.is_set():
             try:
                 await relay.get_parts()
@@ -325,10 +320,10 @@ class ClusterComposition:
                         await stop.wait()
 
     async def shut_down_pi(self) -> None:
-        """Clients of pi hear first that we stop."""
+        """Clients of pi are the first to get the shutdown."""
         await self.pi.leave(self._timeout, GOING_AWAY)
 
     async def leave_cluster(self) -> None:
-        """After the runtime has stopped."""
+        """Leaves the cluster. The caller has stopped the runtime."""
         await self.pi.close()
         await self._node.leave()

@@ -1,8 +1,8 @@
-"""The daemon's home on disk: one daemon a home, and where clients find it.
+"""The daemon's home on disk: one daemon per home, the files by which clients find it, and this machine's identity for hubs.
 
-The lock is the kernel's, so a crash releases it: a pid file or a socket that a dead daemon left is never in the way.
-
-Who this machine is to hubs: an id and a token, made once and kept for the owner's eyes. The environment's words go first."""
+The lock is the kernel's, so a crash releases it: a pid file or a socket that a dead daemon left never blocks a start. The
+identity is an id and a token, made once and readable only by the owner. The environment takes precedence.
+"""
 
 import fcntl
 import os
@@ -32,7 +32,7 @@ class AlreadyRunning(Exception):
 
 
 class DaemonEndpoints(Struct, frozen=True):
-    """Where the daemon can be reached, as `endpoints.json` tells local clients. The token is the owner's."""
+    """The addresses of the daemon, which `endpoints.json` gives to local clients. The token is the owner's."""
 
     pid: int
     socket: str
@@ -46,11 +46,12 @@ class DaemonEndpoints(Struct, frozen=True):
     version: str
     started_at_ms: int
     file_state: str = ""
-    """As `config.Settings.file_state` was at the start: clients see by it whether a change of the file needs a restart."""
+    """The value of `config.Settings.file_state` at the start: with it clients see whether a change of the file needs a
+    restart."""
     options: dict[str, str] = {}
     """The flags of its command line, for a restart."""
     listening: dict[str, str] = {}
-    """What the ports `http` and `pi` are bound to, such as `0.0.0.0:8787`."""
+    """The addresses that the ports `http` and `pi` are bound to, such as `0.0.0.0:8787`."""
 
 
 class DaemonHome:
@@ -59,7 +60,7 @@ class DaemonHome:
         self._lock_fd: int | None = None
 
     def claim(self) -> None:
-        """Takes the lock, or says who has it."""
+        """Takes the lock, or raises with the process that holds it."""
         settings = self._settings
         for folder in (settings.run_dir, settings.data_dir, settings.log_path.parent):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -73,7 +74,7 @@ class DaemonHome:
         self._lock_fd = lock_fd
 
     def load_owner_token(self) -> str:
-        """The owner's token: made once, so that a page stays logged in over a restart."""
+        """Returns the owner's token: it is made once, so that a page stays logged in over a restart."""
         return atomic_write.read_or_create_private(self._settings.data_dir / "owner.token", lambda: secrets.token_urlsafe(32))
 
     def write_endpoints(self, endpoints: DaemonEndpoints) -> None:
@@ -90,7 +91,7 @@ class DaemonHome:
 
 
 def _try_lock(lock_fd: int) -> bool:
-    """Takes the lock. A client that only looks who holds it has it for an instant too, so one refusal is not the last word."""
+    """Takes the lock. A client that only checks for a holder also holds it for an instant, so one failure is not final."""
     for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -123,7 +124,7 @@ def load_host_identity(settings: config.Settings, environ: Mapping[str, str] = o
 
 
 def rotate_host_token(settings: config.Settings) -> None:
-    """A new token under the old id. The hub must be told to trust it: `tower hosts rotate`."""
+    """Makes a new token under the old id. The hub has to be set to trust it: `tower hosts rotate`."""
     host_id = load_host_identity(settings, {}).host_id
     atomic_write.write_private(settings.host_file, msgspec.json.encode(HostIdentity(host_id, secrets.token_urlsafe(32))))
 

@@ -1,12 +1,9 @@
-"""The search as the runtime sees it: its room is loaded when somebody searches for the first time.
+"""Stand-ins for parts that are loaded late: the search, the flow engine, the terminal engine and the agent. Each is loaded at its
+first use.
 
-The flow engine as the runtime sees it: its rooms are loaded when the first flow is to run.
-
-The terminal engine as the runtime sees it: its rooms are loaded when the first program is to run.
-
-The agent as the daemon's other parts see it, before and after it is loaded. Its models are read at once, because a wrong
-entry must keep the daemon from starting and a key must be known before anything is journalled. The rest waits until it is
-wanted, or until the daemon listens and has a moment."""
+The agent's models are read at once, because a wrong entry must keep the daemon from starting and a key must be known before
+anything is journalled. The rest is loaded when it is needed, or when the daemon listens and is idle.
+"""
 
 import asyncio
 import os
@@ -62,7 +59,7 @@ class LazySearch:
 
 
 class LazyFlowEngine:
-    """Implements `engine.Engine`. Its agents are sessions of the tower, which is there only after its engines."""
+    """Implements `engine.Engine`. Its agents are sessions of the session service, which is made after its engines."""
 
     def __init__(self, settings: config.Settings) -> None:
         self._settings = settings
@@ -103,7 +100,7 @@ class LazyTerminalEngine:
 
 
 class LazyAgent:
-    """`engine` does the work; `host_services` answers the runtime's questions about it."""
+    """`engine` runs the agent; `host_services` answers the runtime's questions about it."""
 
     def __init__(self, settings: config.Settings, redactor: redact.Redactor) -> None:
         self._redactor = redactor
@@ -121,7 +118,7 @@ class LazyAgent:
         self.engine = cast("engine.Engine", _LazyPart(self, "engine"))
         self.host_services = cast("host_services.HostServices", _LazyPart(self, "host_services"))
         if settings.rules:
-            self.get_parts()  # only the policy can tell whether they are rules
+            self.get_parts()  # only the policy can check whether they are rules
 
     @property
     def secret_variables(self) -> frozenset[str]:
@@ -129,7 +126,7 @@ class LazyAgent:
         return self._catalog.list_secret_variables()
 
     def get_parts(self) -> "AgentParts":
-        """Loads them if nobody has. Raises `ConfigError`."""
+        """Loads the parts, unless they are loaded. Raises `ConfigError`."""
         with self._loading:
             if self._parts is None:
                 from switchtower.daemon.agent_parts import AgentParts
@@ -138,11 +135,12 @@ class LazyAgent:
             return self._parts
 
     def find_run(self, origin: ConnectionOrigin) -> str | None:
-        """The run whose process is at the other end. Before the parts are loaded there is no run. Raises `Unattributed`."""
+        """Returns the run whose process is at the other end. Before the parts are loaded there is no run. Raises
+        `ProcessUnattributed`."""
         return None if self._parts is None else self._parts.find_run(origin)
 
     def on_event(self, session: Session, event: events.AnyEvent) -> None:
-        """For the runtime's watchers."""
+        """The runtime's watcher."""
         if self._parts is not None:
             self._parts.on_event(session, event)
 
@@ -157,7 +155,7 @@ class LazyAgent:
 
 
 class _LazyPart:
-    """Stands for one of the parts until it is touched, and passes everything on."""
+    """Represents one of the parts until it is first used, and forwards everything to it."""
 
     def __init__(self, agent: LazyAgent, part: str) -> None:
         self._agent = agent

@@ -1,6 +1,7 @@
-"""Where MiniCodex clients come in: one path of the HTTP port. Its rooms are loaded when the first one does.
+"""The listeners: the owner's Unix sockets, the HTTP port and pi's own. Each connection gets the receiver of one protocol.
 
-Where clients come in: the owner's Unix sockets, the HTTP port and pi's own. Each connection becomes a peer of one protocol."""
+MiniCodex has one path of the HTTP port; its modules are loaded when the first client connects.
+"""
 
 import asyncio
 import logging
@@ -69,7 +70,7 @@ class LazyMiniCodexServer:
         return self._server
 
     def close_for_restart(self) -> None:
-        """All clients, with the hint to come back."""
+        """Disconnects all clients, with the hint to reconnect."""
         if self._server is not None:
             self._server.close_for_restart()
 
@@ -83,11 +84,11 @@ log = logging.getLogger(__name__)
 DEFAULT_HTTP = next(setting.default for setting in config.SETTINGS if setting.name == "http")
 
 _BROWSER_PATHS = (relay.APP_PATH, PATH)
-"""Where our page's cookie is as good as a token."""
+"""The paths at which our page's cookie counts as a token."""
 
 
 def load_certificate(settings: config.Settings) -> "ssl.SSLContext | None":
-    """What the ports speak TLS with; None without a certificate. Raises `ConfigError`."""
+    """Returns the TLS context of the ports; None without a certificate. Raises `ConfigError`."""
     if settings.tls_cert is None and settings.tls_key is None:
         return None
     for name, other in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
@@ -129,7 +130,7 @@ def _require_pem(name: str, path: Path, kind: str, remedy: str) -> None:
 
 
 class _HasPassphrase(Exception):
-    """A key that only a passphrase opens."""
+    """The key has a passphrase."""
 
 
 def _refuse_password() -> str:
@@ -166,13 +167,13 @@ class Listeners:
 
     @property
     def bound_addresses(self) -> dict[str, str]:
-        """What each port is bound to."""
+        """The address that each port is bound to."""
         found = {"http": self._http.listening if self._http else None, "pi": self._pi.bound_address}
         return {name: bound for name, bound in found.items() if bound is not None}
 
     async def open(self) -> None:
-        """The socket comes last, and its clients wait for `serve_socket`: a client that is greeted there talks to a daemon that
-        has all it needs, and that `endpoints.json` describes."""
+        """Opens the listeners. The socket is last, and its clients wait for `serve_socket`: a client that is greeted there talks
+        to a daemon that is complete, and that `endpoints.json` describes."""
         settings = self._settings
         self._tls = self._pi.tls = load_certificate(settings)
         if settings.http != "off" or settings.pi != "off":
@@ -210,12 +211,12 @@ class Listeners:
         except errors.AddressInUse:
             if self._settings.http != DEFAULT_HTTP:
                 raise
-            # Nobody asked for this very port; a second home on the same machine must not fail over it.
+            # The default port was not requested explicitly; a second home on the same machine must not fail because of it.
             log.warning("%s is in use; taking a free port", self._settings.http)
             return await self._serve(parsers.ListenAddress(address.host, 0))
 
     async def _serve(self, address: parsers.ListenAddress) -> "HttpListener":
-        # The HTTP server is the heaviest import of the daemon; one without it does not pay for it.
+        # The HTTP server is the heaviest import of the daemon; a daemon without it does not load it.
         from switchtower.transports import http
         from switchtower.transports.origins import AllowedOrigins
 
@@ -236,7 +237,7 @@ class Listeners:
         )
 
     async def open_host_socket(self) -> None:
-        """Once clients are greeted: a daemon without a port pays for the HTTP server here."""
+        """Opens the host's socket, once clients are greeted: a daemon without a port loads the HTTP server here."""
         await asyncio.to_thread(import_module, "switchtower.transports.http")
         from switchtower.transports import http
 
@@ -283,7 +284,6 @@ class Listeners:
         return PushConnection(self._service, access, self._version, connections=self._push)
 
     def list_connections(self) -> "Iterator[unix.ListenerConnection]":
-        """Everybody who is there."""
         from switchtower.transports import unix
 
         if self._http is not None:
@@ -293,8 +293,8 @@ class Listeners:
         yield from self._pi.list_connections()
 
     def close_for_restart(self, grace: float) -> None:
-        """Clients of push and MiniCodex, with the hint to come back: what push was asked is answered first, if it takes no longer
-        than this. They may come back here too."""
+        """Disconnects the clients of push and MiniCodex, with the hint to reconnect, which may be here: push's pending requests
+        are answered first, within `grace` seconds."""
         for peer in tuple(self._push):
             peer.close_for_restart(grace)
         self._minicodex.close_for_restart()

@@ -1,13 +1,12 @@
-"""Pi's house, built late: its many rooms are loaded when the first client comes, or when the daemon, which listens by then, has
-the time. Also what the daemon tells it of the settings.
+"""The pi protocol in the daemon: its server, its listeners and the stdio client.
 
-Where pi clients come in: a port of their own, a path of the HTTP port, and a Unix socket of the owner's.
+The server is loaded when the first client connects, or when the daemon listens and is idle. Clients connect to pi's own port, to
+a path of the HTTP port, or to one of the owner's Unix sockets: this module decides which clients are admitted; the protocol
+limits their number and greets them.
 
-Decides who is let in; how many there may be, and what is said to them, is the protocol's own affair.
-
-The daemon's own stdin and stdout as one client of the pi protocol. When the input ends, so does the daemon.
-
-What was asked before that is answered first, as far as the client's receiver can tell that something is still owed."""
+The daemon's own stdin and stdout can be one client. When that input ends, the daemon stops, after the client's pending requests
+are answered, as far as its receiver knows of them.
+"""
 
 import asyncio
 import logging
@@ -42,7 +41,7 @@ class LazyPiServer:
         self._settings = settings
         self._version = version
         self.holds_lease: Callable[[], bool] | None = None
-        """Of several nodes: whether this one may still serve."""
+        """In a cluster: returns whether this node may still serve."""
         self._server: PiServer | None = None
 
     def get(self) -> "PiServer":
@@ -63,12 +62,12 @@ class LazyPiServer:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody is in it, and nothing is under way."""
+        """No client is connected, and no command is running."""
         return self._server is None or self._server.is_idle
 
     def discard(self, code: int, reason: str) -> Coroutine[None, None, None] | None:
-        """Its clients are let go at once, and whoever comes next finds another, which knows what the journal knows. What is
-        left to be done behind them is returned."""
+        """Disconnects the clients at once; the next client gets a new server, which restores its state from the journal. Returns
+        the cleanup that is left to do."""
         house, self._server = self._server, None
         if house is None:
             return None
@@ -81,7 +80,7 @@ def _now_ms() -> int:
 
 
 def get_working_directory() -> str:
-    """Where we were started; a daemon that a command started is in the root folder, which is nobody's workplace."""
+    """Returns the folder in which we were started; a daemon that a command started is in the root folder, where no user works."""
     try:
         here = str(Path.cwd())
     except OSError:
@@ -111,7 +110,7 @@ POLICY_VIOLATION = 1008
 
 
 class PiServerPort(Protocol):
-    """Who takes clients in: the protocol's house, or where there are several nodes whoever knows which one's it is."""
+    """Accepts clients: the protocol's server, or in a cluster the router that knows which node serves."""
 
     def accept(self, access: Access, *, namespace: str = "", lifecycle: bool = True, cwd: str | None = None) -> Receiver: ...
 
@@ -127,14 +126,14 @@ class PiListeners:
         *,
         port_required: bool,
     ) -> None:
-        """`house` is asked for with each client. `port_required`: that the port is taken is an error, whoever chose it."""
+        """`server` is called for each client. `port_required`: a port in use is an error even if it is the default."""
         self._settings = settings
         self._get_server = server
         self._authenticator = authenticator
         self._port_required = port_required or "pi" in settings.asked
         self.limit: ConnectionLimit | None = None
         self.tls: ssl.SSLContext | None = None
-        """On connections to all ports; set before these open."""
+        """The limit covers the connections to all ports, and is set before these open."""
         self._port: HttpListener | None = None
         self._unix: unix.UnixListener | None = None
 
@@ -166,7 +165,7 @@ class PiListeners:
         )
 
     async def _open_port(self, address: parsers.ListenAddress) -> "HttpListener | None":
-        # As for the HTTP port, which is the first to pay for these.
+        # These imports are late, like those of the HTTP port, which usually loads them first.
         from switchtower.transports import http, origins, upgrade
         from switchtower.web_api import early_pages
 
@@ -192,7 +191,7 @@ class PiListeners:
                     f"{problem.about}, the port of the pi protocol",
                     hint="stop that process, or choose another port with `--pi HOST:PORT` (`off` does without)",
                 ) from None
-            # Nobody asked for this very port; a second home on the same machine must not fail over it.
+            # The default port was not requested explicitly; a second home on the same machine must not fail because of it.
             log.warning("%s is in use; the pi protocol has no port of its own", settings.pi)
             return None
 
@@ -202,7 +201,7 @@ class PiListeners:
         by_name = origins.parse_hostname(request.headers.get("host", "")) in origins.LOOPBACK
         access = self._authenticator.authenticate_open_port(request.origin, by_name=by_name)
         if access is None:
-            # pi-server, interop: a client without the right to be here is closed with 1008.
+            # pi-server, interop: a client without permission is closed with 1008.
             receiver = self._get_server().refuse(POLICY_VIOLATION, "pass the token of endpoints.json as `?token=`")
             longest = self._settings.pi_max_frame_bytes
             return upgrade.UpgradeAdmission(
@@ -211,7 +210,7 @@ class PiListeners:
         return self.accept_websocket(request, access)
 
     def accept_websocket(self, request: "upgrade.UpgradeRequest", access: Access) -> "upgrade.UpgradeAdmission":
-        """A client that was let in."""
+        """Accepts an authenticated client."""
         from switchtower.transports import upgrade
 
         receiver = self._get_server().accept(access, lifecycle=request.query.get("lifecycle") != "off")
@@ -222,7 +221,7 @@ class PiListeners:
     def _accept_socket(self, origin: ConnectionOrigin) -> Receiver:
         access = self._authenticator.authenticate_socket(origin)
         if access is None or not access.trusted:
-            # Pi's clients have no attach token to show.
+            # Pi's clients have no attach token to present.
             return self._get_server().refuse(POLICY_VIOLATION, "not let in")
         return self._get_server().accept(access)
 
@@ -242,16 +241,16 @@ class PiListeners:
 
 
 def describe_oversized_frame(size: int, limit: int) -> str:
-    # pi-server, interop: one of the strings that clients look for.
+    # pi-server, interop: one of the strings that clients match.
     return f"Message size {size} exceeds limit {limit}"
 
 
 POLL_SECONDS = 0.02
-"""How often it is asked whether something is still owed."""
+"""Seconds between two checks for pending answers."""
 
 
 class StdioDescriptors(NamedTuple):
-    """Claimed for the protocol: nobody else reads or writes them."""
+    """The descriptors that the protocol has claimed: nothing else reads or writes them."""
 
     input: int
     output: int
@@ -269,7 +268,7 @@ class StdioPiClient:
     ) -> None:
         from switchtower.transports.stdio import StdioConnection
 
-        # Ids are the client's own choice, and whoever starts a process of its own counts from one again.
+        # Ids are the client's own choice, and a client with its own process counts from one again.
         self._ended = ended
         self._timeout = settings.shutdown_timeout
         self._loop = asyncio.get_running_loop()
@@ -289,7 +288,7 @@ class StdioPiClient:
         self._connection.start()
 
     async def close(self) -> None:
-        """What was said is written out, unless nobody takes it."""
+        """Writes the remaining answers, unless the client has stopped reading."""
         self._connection.close()
         await self._connection.wait_closed()
 

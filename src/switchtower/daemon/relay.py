@@ -1,5 +1,5 @@
-"""Relay as the daemon's other parts see it, before and after it is loaded: when the first client comes, or when the daemon
-listens and has the time."""
+"""Relay as the daemon's other parts see it, before and after it is loaded: when the first client connects, or when the daemon
+listens and is idle."""
 
 import asyncio
 from importlib import import_module
@@ -27,16 +27,16 @@ MAX_USER_AGENT_LENGTH = 200
 
 
 class SharedServices(Struct, frozen=True):
-    """What the nodes of one tower have in common. Alone, a daemon has the first two to itself."""
+    """The services that the nodes of one cluster share. A single daemon has its own registry and secret."""
 
     registry: ports_registry.Registry
-    """Opened and closed with the parts."""
+    """The registry is opened and closed with the parts."""
     jwt_secret: bytes
     mesh: Mesh | None = None
-    """The way to the other nodes."""
+    """The connection to the other nodes."""
 
     def __repr__(self) -> str:
-        """Without the secret."""
+        """Leaves out the secret."""
         return f"Shared(registry={self.registry!r}, mesh={self.mesh!r})"
 
 
@@ -53,7 +53,7 @@ class LazyRelay:
         *,
         shared: SharedServices | None = None,
     ) -> None:
-        """`shared` is what several nodes have in common; None for a daemon that is alone."""
+        """`shared` holds the services that several nodes share; None for a single daemon."""
         self._settings = settings
         self._web = web
         self._runtime = runtime
@@ -68,7 +68,7 @@ class LazyRelay:
         self._parts: RelayParts | None = None
 
     async def get_parts(self) -> "RelayParts":
-        """Loads them if nobody has."""
+        """Loads the parts, unless they are loaded."""
         async with self._loading:
             if self._parts is None:
                 await asyncio.to_thread(import_module, "switchtower.daemon.relay_parts")
@@ -85,7 +85,7 @@ class LazyRelay:
                     self._shared or self._make_own_services(),
                     self._started_at_ms,
                 )
-                parts = self._made  # where opening it failed, it is tried again with the next who asks
+                parts = self._made  # if opening failed, the next caller tries again
                 await parts.open()
                 self._parts = parts
             return self._parts
@@ -98,7 +98,7 @@ class LazyRelay:
         return SharedServices(SqliteRegistry(self._settings.registry_path), secret)
 
     async def authenticate_user(self, request: "upgrade.UpgradeRequest") -> Access | None:
-        """Whoever comes with a token: the owner, or a user who has logged in."""
+        """Authenticates a client with a token: the owner, or a user who has logged in."""
         if (access := self._authenticator.authenticate_websocket(request.origin)) is not None:
             return msgspec.structs.replace(access, device=_get_user_agent(request))
         token = request.origin.token
@@ -125,7 +125,7 @@ class LazyRelay:
         from switchtower.protocols.relay import wire_values
         from switchtower.protocols.relay.hub.app_connection import AppConnection
 
-        # Whatever token it came with, it is a page or an app that has come in here.
+        # A client of this path is a page or an app, whatever its token.
         access = msgspec.structs.replace(access, via="web", trusted=True)
         admission = upgrade.UpgradeAdmission(
             receiver=AppConnection((await self.get_parts()).hub, access),
@@ -138,7 +138,8 @@ class LazyRelay:
     async def bind_to_token(
         self, request: "upgrade.UpgradeRequest", verdict: "ws_server.UpgradeVerdict", access: Access
     ) -> "ws_server.UpgradeVerdict":
-        """The same, for as long as the token is good that it came with and has the same role. The owner's token has no end."""
+        """Returns the same verdict, bound to its token: the connection ends when the token does, or when its role changes. The
+        owner's token has no end."""
         from switchtower.transports import upgrade
 
         token = request.origin.token
@@ -162,7 +163,7 @@ class LazyRelay:
         from switchtower.transports import upgrade
         from switchtower.transports.origins import AllowedOrigins, OriginVerdict
 
-        # The first token of a host is taken on trust, so a page could name itself one.
+        # The first token of a host is trusted, so a page could claim to be a host.
         sites = AllowedOrigins(self._settings.origins)
         if request.origin.is_page and upgrade.judge_origin(request, sites) is not OriginVerdict.CONFIGURED:
             return upgrade.UpgradeRefusal(403, "a page cannot be a host")
@@ -184,12 +185,12 @@ class LazyRelay:
         )
 
     async def close_for_restart(self, code: int, reason: str) -> None:
-        """Apps and hosts that are connected."""
+        """Disconnects apps and hosts."""
         if self._parts is not None:
             self._parts.hub.close_for_restart(code, reason)
 
     def get_link_status(self) -> dict[str, Any]:
-        """How the link to the hub stands, for people. Loads nothing, and holds no token."""
+        """Returns the status of the link to the hub, for people. It loads nothing, and contains no token."""
         if self._settings.hub is None:
             return {"hub": None}
         link = None if self._parts is None else self._parts.link

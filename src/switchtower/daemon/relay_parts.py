@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from switchtower.protocols.relay.link.link import HubLink
 
 PING_SECONDS = 9.0
-"""How long the other end of a link may be silent before it is pinged. One that is silent for three such periods counts as dead,
-so each end notices a dead link within 30 seconds."""
+"""Seconds of silence after which the other end of a link is pinged. One that is silent for three such periods counts as dead, so
+each end notices a dead link within 30 seconds."""
 
 
 class RelayParts:
@@ -45,7 +45,7 @@ class RelayParts:
         shared: SharedServices,
         started_at_ms: int,
     ) -> None:
-        """`started_at_ms` is when the daemon started: what has happened since then is sent to a new hub."""
+        """`started_at_ms` is when the daemon started: a new hub is sent the events since then."""
         self._settings = settings
         self._web_page = web_page
         self._version = version
@@ -124,7 +124,7 @@ class RelayParts:
         return None if self.link is None else self.link.status.phase == "connected"
 
     def make_public_app(self, host: str) -> Any:
-        """The pages of the HTTP port that listens at `host`."""
+        """Makes the app of the HTTP port that listens at `host`."""
         return app.make_app(
             self.hub,
             self.accounts,
@@ -136,7 +136,7 @@ class RelayParts:
         )
 
     def make_owner_app(self) -> Any:
-        """The pages of the host's own socket."""
+        """Makes the app of the host's own socket."""
         return app.make_owner_app(
             self.hub,
             self.accounts,

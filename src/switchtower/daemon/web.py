@@ -1,5 +1,5 @@
-"""What the HTTP port offers beyond relay's own endpoints: the page, a browser's way in, figures, the audit, notifications. Light
-until somebody asks for one of them."""
+"""The features of the HTTP port beyond relay's own endpoints: the page, browser logins, metrics, the audit, notifications. Each
+is loaded at its first use."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from switchtower.web_api.monitor import SqliteStoreStatus
 
 FOLDER = Path(switchtower.__file__).with_name("web_dist")
-"""Where the build puts the page; the wheel has it there."""
+"""The folder into which the build puts the page; the wheel has it there."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
@@ -43,7 +43,7 @@ class WebFeatures:
         self._version = version
         self.visits = VisitTokens()
         self.connected: Callable[[], Iterable[ListenerConnection]] = tuple
-        """Everybody who is connected; the listeners know."""
+        """All connections; the listeners list them."""
         self.web_push: WebPushChannel | None = None
 
     def make_optional_endpoints(self, hub_linked: Callable[[], bool | None]) -> "ports.OptionalEndpoints":
@@ -84,12 +84,13 @@ class WebFeatures:
         return SqliteStoreStatus(self._settings.journal_path)
 
     def _can_read_metrics(self, origin: ConnectionOrigin, headers: Mapping[str, str]) -> bool:
-        """Everybody, if so wished; otherwise a process of the owner's on this machine, unless it speaks for somebody else."""
+        """All clients may read them if `metrics_public` is set; otherwise one of the owner's processes on this machine, unless it
+        forwards for another client."""
         if self._settings.metrics_public:
             return True
         if "authorization" in headers or any(name in headers for name in _FORWARDED):
             return False
-        # A page's request without `Origin` still says that a page asks; `none` is an address that a person typed.
+        # A page's request without `Origin` still shows that a page asks; `none` is an address that a user typed.
         if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
             return False
         from switchtower.transports import origins

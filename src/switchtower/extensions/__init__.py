@@ -1,1 +1,1 @@
-"""Slash commands that are programs: what a stranger writes them against, who finds them, and the two that we ship."""
+"""Slash commands that are programs: the API that plugin authors use, the loader, and the two extensions that we ship."""

@@ -1,4 +1,6 @@
-"""`/brief`: a few questions first, so that the agent starts with a task that says what is wanted and when it is done."""
+"""`/brief`: asks a few questions first, so that the agent starts with a task that states the goal and the criteria for being
+done.
+"""
 
 from typing import Any
 
@@ -28,7 +30,7 @@ async def run(ctx: port.ExtensionContext, arguments: str) -> str | None:
 
 
 def build_prompt(arguments: str, answers: dict[str, Any]) -> str:
-    """The task as a text with headings; what was not answered is not mentioned."""
+    """Returns the task as a text with headings; unanswered questions are left out."""
     parts = [f"# Task\n{arguments}" if arguments else "# Task", f"## Goal\n{answers['goal'].strip()}"]
     if constraints := answers.get("constraints"):
         parts.append(f"## Constraints\n{constraints.strip()}")

@@ -1,7 +1,7 @@
-"""Finds extensions: ours, and those of whatever is installed beside us. Nothing is looked for until somebody wants a command.
+"""Finds extensions: our own, and those of installed packages. Nothing is searched until a command is needed.
 
-A plugin that cannot be loaded, or offers what cannot be called, is reported and left out; it never ends anything but
-itself. Loading runs the plugins' modules, once, on a thread of its own: one that never comes back holds up nobody for long.
+A plugin that cannot be loaded, or whose commands cannot be called, is reported and left out; it never affects anything else.
+Loading runs the plugins' modules, once, on a separate thread: a module that never returns delays callers only briefly.
 """
 
 import logging
@@ -16,13 +16,17 @@ from msgspec import Struct
 from switchtower.extensions import port
 
 if TYPE_CHECKING:
-    from importlib import metadata  # takes its time, and most daemons are never asked for a command
+    from importlib import metadata  # slow to import, and most daemons never need a command
 
 SHIPPED = {"brief": "switchtower.extensions.brief:EXTENSION", "review": "switchtower.extensions.review:EXTENSION"}
-"""Ours are entry points as well. Named here too, they are there in a checkout whose metadata is older than they are."""
+"""Our own extensions are entry points as well. Because they are listed here too, they exist in a checkout whose metadata is older
+than they are.
+"""
 
 LOAD_TIMEOUT = 10.0
-"""Seconds from the first call on that callers wait for plugins; what has not come by then is not there yet."""
+"""The seconds from the first call on that callers wait for plugins; a plugin that is not loaded by then is unavailable for
+now.
+"""
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _LONGEST_REASON = 300
 _LONGEST_DESCRIPTION = 200
@@ -31,12 +35,12 @@ log = logging.getLogger(__name__)
 
 
 class LoadedCommand(Struct, frozen=True):
-    """A command that can be called, and whose it is."""
+    """A command that can be called, and its owner."""
 
     command: port.ExtensionCommand
     extension: str
     path: str
-    """The entry point's own words: `module:attribute`."""
+    """The entry point's own value: `module:attribute`."""
 
 
 class BrokenExtension(Struct, frozen=True):
@@ -47,7 +51,7 @@ class BrokenExtension(Struct, frozen=True):
 
 class LoadedExtensions(Struct, frozen=True):
     offers: dict[str, LoadedCommand]
-    """By the command's name."""
+    """The commands by name."""
     broken: tuple[BrokenExtension, ...]
 
 
@@ -60,10 +64,10 @@ class ExtensionLoader:
         self._offers: dict[str, LoadedCommand] = {}
         self._broken: list[BrokenExtension] = []
         self._loading: BrokenExtension | None = None
-        """The plugin that is being loaded, as it is told of when it takes too long."""
+        """The plugin that is being loaded, in the form in which it is reported when it takes too long."""
 
     def load(self) -> LoadedExtensions:
-        """Blocks while plugins are loaded, and not for longer than the patience, however many ask."""
+        """Blocks while plugins are loaded, but not for longer than the time limit, however many callers wait."""
         with self._lock:
             if self._started_at is None:
                 self._started_at = time.monotonic()
@@ -93,21 +97,21 @@ class ExtensionLoader:
 
 
 def to_one_line(text: object) -> str:
-    """A stranger's words as one line of ours."""
+    """Returns foreign text as one line."""
     try:
         line = " ".join(str(text)[: _LONGEST_DESCRIPTION * 4].split())
-    except Exception:  # a stranger's exception may not even be able to say what it is
+    except Exception:  # a foreign exception may not even be printable
         line = "it cannot say what it is"
     shown = "".join(character if character.isprintable() else "?" for character in line)
     return shown if len(shown) <= _LONGEST_DESCRIPTION else f"{shown[: _LONGEST_DESCRIPTION - 1]}…"
 
 
 class _InvalidExtension(Exception):
-    """What a plugin offers cannot be called."""
+    """A plugin provides a command that cannot be called."""
 
 
 def _load_entry(entry: "metadata.EntryPoint") -> tuple[list[LoadedCommand], str | None]:
-    """What it offers, or why it cannot."""
+    """Returns the entry's commands, or the reason why it has none."""
     try:
         return list(_list_commands(entry)), None
     except _InvalidExtension as unusable:
@@ -118,7 +122,7 @@ def _load_entry(entry: "metadata.EntryPoint") -> tuple[list[LoadedCommand], str 
 
 
 def _list_entry_points() -> "Iterator[metadata.EntryPoint]":
-    """Ours first: who comes first keeps a name that two want."""
+    """Yields our own entry points first: the first one keeps a name that two claim."""
     from importlib import metadata
 
     ours = [metadata.EntryPoint(name, value, port.GROUP) for name, value in sorted(SHIPPED.items())]

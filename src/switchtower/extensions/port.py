@@ -1,10 +1,11 @@
-"""The questions of an interview and what counts as an answer to them. Pure.
+"""The API of extensions. An extension is a plugin: an entry point of the group `switchtower.extensions` that names an
+`Extension`, or a callable that makes one.
 
-What an extension is written against. It is a plugin: an entry point of the group `switchtower.extensions` that names an
-`Extension`, or something that makes one when it is called.
+A command runs inside the daemon, in the event loop and in the user's name: it must await, never block. It can ask the user and
+hand a prompt to the agent; it cannot answer for the model or write to the journal.
 
-A command runs inside the daemon, in the event loop and in the user's name: it must await, never block. It can ask people
-and hand a prompt to the agent; what it cannot do is speak for the model or put words into the journal."""
+The questions of an interview, and the check of their answers, are here too.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol
@@ -31,10 +32,10 @@ class InterviewQuestion(Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
 
 def parse_questions(questions: Sequence[InterviewQuestion | Mapping[str, Any]]) -> tuple[InterviewQuestion, ...]:
-    """Raises `ValueError` for what cannot be asked."""
+    """Raises `ValueError` for invalid questions."""
     if not 1 <= len(questions) <= MOST_QUESTIONS:
         raise ValueError(f"an interview has 1 to {MOST_QUESTIONS} questions, not {len(questions)}")
-    # To plain values and back: a struct's fields are checked only on the way in.
+    # The questions are converted to plain values and back: a struct's fields are checked only by the decoder.
     plain = [msgspec.to_builtins(question) for question in questions]
     asked = tuple(msgspec.convert(question, InterviewQuestion) for question in plain)
     if len({question.id for question in asked}) < len(asked):
@@ -46,7 +47,9 @@ def parse_questions(questions: Sequence[InterviewQuestion | Mapping[str, Any]]) 
 
 
 def check_responses(questions: Sequence[InterviewQuestion], responses: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The answers that count, and what is wrong with the others. What nobody asked is left out; so is an empty answer."""
+    """Returns the valid answers, and the problems of the others. Answers without a question are left out, and so are empty
+    ones.
+    """
     answers: dict[str, Any] = {}
     problems: list[str] = []
     for question in questions:
@@ -66,7 +69,7 @@ def _is_empty(answer: object) -> bool:
 
 
 def _find_answer_problem(question: InterviewQuestion, answer: object) -> str | None:
-    """Goes on from "the answer"."""
+    """Returns a clause that continues "the answer"."""
     match question.type:
         case "text":
             if not isinstance(answer, str):
@@ -85,62 +88,68 @@ GROUP = "switchtower.extensions"
 
 
 class ExtensionError(Exception):
-    """Why a command cannot go on, in one sentence for people. A command may raise it itself: its run then ends as failed."""
+    """A command cannot continue; the text is one sentence for people. A command may raise it itself: its run then ends as
+    failed.
+    """
 
 
 class DialogFailed(ExtensionError):
-    """Nobody answered: the time was over, or there is nobody to ask."""
+    """No user answered: the time was over, or no client can show the question."""
 
 
 class DialogDismissed(ExtensionError):
-    """Somebody saw the question and did not want to answer it. A run that ends with it counts as cancelled."""
+    """A user saw the question and dismissed it. A run that ends with it counts as cancelled."""
 
 
 class RepositoryInfo(Struct, frozen=True, kw_only=True):
-    """The git repository of a workspace, as far as one can tell by looking."""
+    """The git repository of a workspace, as far as it can be inspected without running its programs."""
 
     branch: str | None
     """None when no branch is checked out."""
     commit: str | None
-    """None before the first one."""
+    """None before the first commit."""
     changed: int = 0
-    """Files that differ from the commit or are new to git."""
+    """The number of files that differ from the commit or are new to git."""
     base: str | None = None
-    """The branch that this one seems to have left: the remote's default, or `main`, `master` and the like. None on that one."""
+    """The branch that this one seems to start from: the remote's default, or `main`, `master` and the like. None on that branch
+    itself.
+    """
     ahead: int = 0
-    """Commits that the branch has and its base has not."""
+    """The number of commits that the branch has and its base lacks."""
 
 
 class Ui(Protocol):
-    """Asks people. The first answer counts, whichever client it comes from. `timeout` is in seconds; without it the
-    configured one holds.
+    """Asks the user. The first answer counts, whichever client it comes from. `timeout` is in seconds; without it the configured
+    one applies.
 
-    Each raises `DialogFailed` when nobody answers and `Dismissed` when somebody does not want to."""
+    Each method raises `DialogFailed` when no user answers and `DialogDismissed` when a user dismisses the question.
+    """
 
     async def select(self, title: str, options: Sequence[str], *, timeout: float | None = None) -> str:
-        """One of the options."""
+        """Returns one of the options."""
         ...
 
     async def confirm(self, title: str, message: str, *, timeout: float | None = None) -> bool: ...
 
     async def input(self, title: str, placeholder: str | None = None, *, timeout: float | None = None) -> str:
-        """A line of text. It may be empty."""
+        """Returns a line of text, which may be empty."""
         ...
 
     async def editor(self, title: str, prefill: str | None = None, *, timeout: float | None = None) -> str:
-        """Text of any length."""
+        """Returns text of any length."""
         ...
 
     async def interview(
         self, title: str, questions: Sequence[InterviewQuestion | Mapping[str, Any]], *, timeout: float | None = None
     ) -> dict[str, Any]:
-        """The answers by the questions' ids, checked: a text, an option, a list of options, or a boolean. Whoever leaves out
-        what is required is asked again."""
+        """Returns the checked answers by the questions' ids: a text, an option, a list of options, or a boolean. A user who
+        leaves out a required answer is asked again.
+        """
         ...
 
 
 class ExtensionContext(Protocol):
-    """What a command is given."""
+    """The context that a command gets."""
 
     @property
     def workspace(self) -> str:
@@ -154,11 +163,11 @@ class ExtensionContext(Protocol):
     def ui(self) -> Ui: ...
 
     async def notify(self, text: str) -> None:
-        """Tells people what is going on. The last word of a command that returns None is its run's summary."""
+        """Shows progress to the user. The last notification of a command that returns None is its run's summary."""
         ...
 
     async def repository(self) -> RepositoryInfo | None:
-        """A look at the workspace's git repository that runs nothing of the repository's own; None when there is none."""
+        """Inspects the workspace's git repository without running any of its programs; returns None when there is none."""
         ...
 
 
@@ -166,8 +175,9 @@ Context = ExtensionContext
 """The name that installed extensions import, as in docs/extensions.md."""
 
 Run = Callable[[ExtensionContext, str], Awaitable[str | None]]
-"""Takes what was written behind the name. The text that comes back is the prompt of this run; None ends the run as a
-success without asking the model."""
+"""Takes the text behind the name. The returned text is the prompt of this run; None ends the run as a success without a model
+call.
+"""
 
 
 class ExtensionCommand(Struct, frozen=True):

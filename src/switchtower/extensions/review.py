@@ -1,4 +1,4 @@
-"""`/review`: asks what to review, out of what there is in this repository, and has the agent review it with care."""
+"""`/review`: asks which changes of this repository to review, and has the agent review them with care."""
 
 import shlex
 
@@ -26,7 +26,7 @@ about it. Say plainly what is fine and what you did not check. If nothing is wro
 
 
 class ReviewTarget(Struct, frozen=True):
-    """Something that can be reviewed. `word` chooses it without a question."""
+    """A target of a review. `word` chooses it without a question."""
 
     word: str
     shown: str
@@ -52,11 +52,11 @@ async def run(ctx: port.ExtensionContext, arguments: str) -> str | None:
 
 
 def list_targets(repository: port.RepositoryInfo) -> list[ReviewTarget]:
-    """Only what there is."""
+    """Lists only targets that exist."""
     found = []
     if repository.changed:
         files = "1 file" if repository.changed == 1 else f"{repository.changed} files"
-        # Before the first commit there is nothing to compare with.
+        # A repository without a commit has nothing to compare with.
         diff = ("git diff HEAD",) if repository.commit else ("git diff --cached", "git diff")
         commands = ("git status --short --untracked-files=all", *diff)
         found.append(

@@ -1,7 +1,7 @@
-"""The dialogs of one run: what an extension asks becomes a dialog at the desk, and the answer comes back checked.
+"""The dialogs of one run: a question of an extension becomes a dialog of the run context, and the checked answer is returned.
 
-It asks one thing at a time: a person who answers is not shown two questions at once. Where there is nobody to ask it says so
-at once instead of waiting.
+Only one question is open at a time, so that a user never sees two at once. When no client can answer, it fails at once instead of
+waiting.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from switchtower.extensions import port
 LONGEST_TEXT = 256 * 1024
 LONGEST_TIMEOUT = 24 * 60 * 60.0
 MOST_ATTEMPTS = 3
-"""How often an interview is held until its answers will do."""
+"""The number of times that an interview is repeated until its answers are valid."""
 
 DialogOpener = Callable[[events.Dialog], Awaitable[engine.DialogAnswer]]
 
@@ -38,7 +38,7 @@ class RunContextUi:
         if not 1 <= len(set(choices)) == len(choices) <= port.MOST_OPTIONS:
             raise ValueError(f"a select has 1 to {port.MOST_OPTIONS} options, all of them different")
         chosen = (await self._open_dialog(self._make_dialog("select", title, options=choices), timeout))["value"]
-        if chosen not in choices:  # it was shown as something else: a secret in it was struck out
+        if chosen not in choices:  # it was shown as something else: a secret in it was redacted
             raise port.DialogFailed(f"“{title}” was answered with none of its options")
         return str(chosen)
 
@@ -79,7 +79,7 @@ class RunContextUi:
         if self._headless:
             raise port.DialogFailed(f"“{dialog.title}” cannot be asked: nobody is there to answer in a headless session")
         async with self._one_at_a_time:
-            # The time begins when the question is asked, not while another one is still open.
+            # The time starts when the question is asked, not while another one is still open.
             answer = await self._open_dialog_callback(replace(dialog, expires_at_ms=self._now_ms() + round(seconds * 1_000)))
         if answer.response is not None:
             return answer.response
@@ -91,7 +91,7 @@ class RunContextUi:
 
 
 def _check_text(text: object, what: str, *, longest: int = LONGEST_TEXT, empty: bool = False) -> str:
-    """Raises `ValueError` for what cannot be shown. Half characters, which no journal holds, are replaced."""
+    """Raises `ValueError` for text that cannot be shown. Lone surrogates, which the journal cannot store, are replaced."""
     if not isinstance(text, str):
         raise ValueError(f"{what} is a {type(text).__name__}, not a text")
     if not (empty or text.strip()) or len(text) > longest:

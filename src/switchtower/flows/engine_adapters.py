@@ -1,7 +1,9 @@
-"""The runtimes of flows that are sessions: REP's driver behind the engine's port, in the session's folder and sandbox.
+"""Adapters of the flow engine's ports. `RepRuntimes` puts REP's driver behind the engine's port, in the session's folder and
+sandbox.
 
-Agents for the steps of flows: a session of the tower does the work, like one that a person has started, and anybody can
-watch it and decide in it. Asked for again after a restart, the same session is waited for."""
+`SessionAgents` runs agents for the steps of flows: each is a session of the session service, like one that a user has started,
+and users can watch it and decide in it. After a restart the same session is awaited.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -24,7 +26,7 @@ _ASK_TIMEOUT = 30.0
 
 
 class RepRuntimes:
-    """Implements `ports.Runtimes`."""
+    """Implements `ports.FlowRuntimes`."""
 
     def __init__(self, *, sandbox_network: bool) -> None:
         self._sandbox_network = sandbox_network
@@ -92,7 +94,7 @@ class RepRuntimes:
             ir=document,
             required=required,
             run_id=run_id,
-            # rep 5.2: a UUID. The same for all parts of a run, also after a restart; MiniCodex knows the run by it.
+            # rep 5.2: a UUID. It is the same for all parts of a run, even after a restart; MiniCodex knows the run by it.
             trace_id=str(uuid5(NAMESPACE_OID, order.run_id)),
             engine=flow.runtime,
             inputs=flow.inputs,
@@ -116,7 +118,7 @@ _PAGE = 200
 
 
 class SessionAgents:
-    """Implements `ports.Agents`."""
+    """Implements `ports.FlowAgents`."""
 
     def __init__(self, service: session_service.SessionService) -> None:
         self._service = service
@@ -147,7 +149,7 @@ class SessionAgents:
             await self._service.ask(commands.CancelRun(session_id=session_id, reason="its flow does not wait for it any more"))
 
     async def _begin(self, order: ports.AgentOrder) -> None:
-        """What a restart left undone of it; all of it the first time."""
+        """Does the part that a restart left undone; all of it the first time."""
         try:
             session = await self._service.get_session(order.session_id)
         except core_errors.SessionNotFound:
@@ -172,7 +174,7 @@ class SessionAgents:
             mode="interactive",
             provider=order.provider,
             model=order.model,
-            # Of a flow's sandbox and the configured one the stronger holds.
+            # The stronger of the flow's sandbox and the configured one applies.
             sandbox=None if order.sandbox == "local" else order.sandbox,
             workspace=events.Workspace(root=order.workspace),
             attach_token_sha256="",
@@ -201,7 +203,7 @@ class SessionAgents:
         )
 
     async def _load_completion(self, session: Session) -> events.RunCompleted | None:
-        """How its run ended in full; the session itself keeps only the short of it."""
+        """Returns the full end of the session's run; the session itself keeps only a summary."""
         for entry in reversed(await self._service.read_entries_before(session.id, session.seq + 1, _PAGE, streamed=False)):
             event = codec.decode(entry.kind, entry.data)
             if isinstance(event, events.RunCompleted):

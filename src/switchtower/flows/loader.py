@@ -1,6 +1,7 @@
-"""Flows as people name them: an IR document, a YAML file, or a name in a manifest. Reads files and starts nothing.
+"""Loads flows as users name them: an IR document, a YAML file, or a name in a manifest. It reads files and starts nothing.
 
-Whatever is wrong with what was given is a `Refused`, which has every problem and the exit code. YAML is loaded for YAML alone.
+Every problem of the input raises `FlowRefused`, which has all problems and the exit code. The YAML library is loaded for YAML
+alone.
 """
 
 import sys
@@ -22,7 +23,7 @@ _PATHS = (*_YAML, ".json")
 
 
 class FlowRefused(Exception):
-    """What was given cannot be run, and no runtime was asked."""
+    """The flow cannot be run, and no runtime was started."""
 
     def __init__(
         self,
@@ -41,12 +42,12 @@ class FlowRefused(Exception):
 
 class RequestedFlow(Struct, frozen=True):
     document: dict[str, Any]
-    """As it goes to a runtime."""
+    """The document that is sent to a runtime."""
     flow: ir.CheckedFlow
 
 
 def find_flow(named: str, *, manifest: Path | None, start: Path) -> RequestedFlow:
-    """The flow that is meant: with a manifest, the one of that name in it; else a file, or a name in the project's own."""
+    """Returns the named flow: with a manifest, the one of that name in it; else a file, or a name in the project's manifest."""
     if manifest is not None:
         return load_from_manifest(manifest, named)
     if named == "-":
@@ -72,7 +73,7 @@ def load_from_manifest(manifest: Path, name: str) -> RequestedFlow:
 
 
 def load_from_stdin() -> RequestedFlow:
-    """YAML, unless it looks like JSON, which YAML is too: but then it is an IR document."""
+    """The input is YAML, unless it starts like JSON, which YAML includes: then it is an IR document."""
     content = _read_stdin("")
     if content.lstrip()[:1] == b"{":
         return _parse_flow(_decode(content, "stdin", "hint: give an IR document, or a YAML flow"))
@@ -97,7 +98,7 @@ def _parse_flow(document: Any, kinds: Collection[str] | None = None) -> Requeste
 
 
 def load_inputs(requested: RequestedFlow, given: str | None) -> dict[str, Any]:
-    """JSON, or `@` and a file of it; `@-` is stdin. With the defaults of the flow."""
+    """`given` is JSON, or `@` and a JSON file; `@-` is stdin. Returns it with the flow's defaults."""
     name = requested.flow.name
     inputs: Any = {}
     if given is not None:
@@ -124,7 +125,7 @@ def _read_stdin(flow: str) -> bytes:
 
 def _read(path: Path, *, flow: str = "") -> bytes:
     try:
-        # A pipe would keep us waiting for ever.
+        # A pipe would block for ever.
         if path.exists() and not path.is_file():
             raise FlowRefused([f"`{path}` is not a file; hint: `--inputs @-` reads stdin"], flow=flow)
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""A flow's run on the runtime of its project: the orchestrator's parts put together. Starts the runtime, and prints nothing."""
+"""Runs a flow on the runtime of its project: the orchestrator's parts joined. It starts the runtime, and prints nothing."""
 
 import asyncio
 import os
@@ -16,23 +16,21 @@ from switchtower.protocols.rep import client, driver, errors, messages, outcome
 from switchtower.tools.processes import command_environment
 
 OWN_ENGINE = "python"
-"""The engine that comes with us."""
+"""Our own engine."""
 
 
 class ChosenRuntime(Struct, frozen=True, kw_only=True):
-    """The runtime to use."""
-
     engine: str
     argv: list[str]
     language: str | None = None
     settings: Path | None = None
-    """The file that says so, where one does."""
+    """The file that names the runtime, if any."""
 
 
 def choose_runtime(start: Path, executor: str | None) -> ChosenRuntime:
-    """The override, the project's own, or the runtime that comes with us. Raises `flows.Refused`."""
+    """Returns the override, the project's own runtime, or ours. Raises `loader.FlowRefused`."""
     if executor is not None:
-        # rep 2: an override is for looking into things, so it need not be of the project's family.
+        # rep 2: an override is for debugging, so it need not be of the project's family.
         return ChosenRuntime(engine="proc", argv=[str(start / Path(executor).expanduser())])
     place = project.find_project_file(start)
     if place is None:
@@ -48,7 +46,7 @@ def choose_runtime(start: Path, executor: str | None) -> ChosenRuntime:
 
 
 def make_own_argv() -> list[str]:
-    # -P: a `json.py` in the folder of the run is not ours to load.
+    # -P: a `json.py` in the run's folder must not be imported.
     return [sys.executable, "-P", "-m", "switchtower.flows.rep_runtime"]
 
 
@@ -89,7 +87,8 @@ async def run_flow(
 
 
 async def get_capabilities(chosen: ChosenRuntime, *, folder: Path, timeout_s: float) -> dict[str, Any]:
-    """What a runtime says of itself. Raises `client.Broken`, `client.Refused`, `child.NotStarted` and `TimeoutError`."""
+    """Returns a runtime's capabilities. Raises `client.RuntimeConnectionError`, `client.RuntimeRequestError`,
+    `runtime_process.RuntimeNotStarted` and `TimeoutError`."""
     marching = client.RuntimeEnvironment(run_id=str(uuid4()), trace_id=str(uuid4()), timeout_s=timeout_s)
     started = client.RuntimeClient.start(
         chosen.argv, cwd=str(folder), runtime_environment=marching, environment=_make_environment(chosen)
@@ -101,7 +100,7 @@ async def get_capabilities(chosen: ChosenRuntime, *, folder: Path, timeout_s: fl
 
 
 def make_refused_outcome(refused: loader.FlowRefused) -> outcome.FlowRunOutcome:
-    """A run that no runtime was asked for, as its caller is told of it."""
+    """Makes the outcome of a run for which no runtime was started."""
     error = outcome.make_error(refused.code, str(refused), details={"problems": refused.problems})
     summary = {"completed_steps": 0, "failed_steps": 0, "error": error}
     before = refused.exit_code == errors.RepExitCode.INVALID_BEFORE_HANDSHAKE
@@ -109,7 +108,7 @@ def make_refused_outcome(refused: loader.FlowRefused) -> outcome.FlowRunOutcome:
 
 
 def _make_environment(chosen: ChosenRuntime) -> dict[str, str]:
-    """Ours has to find the daemon that people, and agents, are asked through; another's business that is not."""
+    """Our own runtime has to find the daemon through which users and agents are asked; another runtime does not."""
     seen = command_environment.current_environment()
     home = os.environ.get("TOWER_HOME")
     return {**seen, "TOWER_HOME": home} if home is not None and chosen.argv == make_own_argv() else seen
@@ -120,12 +119,12 @@ def _cache_capabilities(chosen: ChosenRuntime, reported: dict[str, Any]) -> None
 
 
 def make_step_driver(order: driver.RuntimeRunOrder) -> driver.DriveControl:
-    """For a runtime that lacks control kinds."""
+    """Makes the driver of a runtime that lacks control kinds."""
 
     async def direct(
         lend: driver.RunStep, cancel: asyncio.Event, hand_on: Callable[[list[dict[str, Any]], int], Awaitable[None]]
     ) -> Mapping[str, Any]:
-        # Late: only a runtime without control kinds needs our executor here.
+        # The import is late: only a runtime without control kinds needs our executor here.
         from switchtower.engines.flow import delegation
 
         director = delegation.StepDelegator(

@@ -1,5 +1,5 @@
-"""The executable that runs flows: REP on stdin and stdout, joined to the executor. Rooms are loaded when they are wanted: a
-process is started for every run, and what it answers first needs none of them.
+"""The executable that runs flows: REP on stdin and stdout, joined to the executor. Modules are loaded when they are needed: a
+process is started for every run, and its first answers need none of them.
 """
 
 import json
@@ -19,7 +19,7 @@ CONCURRENCY = 4
 
 
 class RepRuntime:
-    """The server's port, implemented by the executor."""
+    """Implements the server's port with the executor."""
 
     def __init__(self) -> None:
         self._host: host.FlowRunHost | None = None
@@ -60,18 +60,19 @@ class RepRuntime:
         return b'{"ok":true,"details":{}}'
 
     def close(self) -> bool:
-        """Whether nothing runs any more."""
+        """Returns whether nothing runs any more."""
         return self._host is None or self._host.close()
 
 
 def _make_uuid() -> str:
-    """As `uuid.uuid4` makes one; that module is not loaded for it."""
+    """Makes a UUID like `uuid.uuid4`, without loading that module."""
     digits = f"{int.from_bytes(os.urandom(16)) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62:032x}"
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def _is_shell_allowed(options: "messages.RunOptions | None") -> bool:
-    """rep 8: the variable is the policy. A run cannot ask for more than that, and who sends no options means the policy."""
+    """rep 8: the variable is the policy. A run cannot ask for more than that, and a client that sends no options means the
+    policy."""
     policy = os.environ.get("TRACE_MIND_ALLOW_SHELL")
     if policy == "0":
         return False
@@ -83,11 +84,11 @@ def main() -> None:
 
     runtime = RepRuntime()
     input_fd, output_fd = descriptors.claim_stdio()
-    # 64 KiB that nobody reads stall nobody.
+    # Output that is not read is dropped once the pipe's 64 KiB are full, so that it blocks nothing.
     spillway = descriptors.StdoutRedirect()
     if os.environ.get("TRACE_MIND_LOG_JSON") == "1":
         _log_as_json()
-    # To be told to end is to be cancelled: what the run started ends with it.
+    # A termination signal cancels the run: what it started ends with it.
     signal.signal(signal.SIGTERM, _exit_on_signal)
     signal.signal(signal.SIGINT, _exit_on_signal)
     try:
@@ -96,13 +97,13 @@ def main() -> None:
         is_over = runtime.close()
         spillway.close()
         if not is_over:
-            # Something will not end by itself, and nobody waits for it any more.
+            # Something does not end by itself, and no client waits for it any more.
             os._exit(errors.RepExitCode.RUNTIME_INTERNAL)
 
 
 def _log_as_json() -> None:
-    """rep 8: each line that is printed here, by a kind or as a traceback, is a JSON object. It goes to stderr, because stdout is
-    the protocol's."""
+    """rep 8: each line that is printed here, by a kind or as a traceback, becomes a JSON object. It goes to stderr, because
+    stdout is the protocol's."""
     import sys
 
     from switchtower.engines.flow.runtime import event_buffer
@@ -133,7 +134,7 @@ def _log_as_json() -> None:
 def _exit_on_signal(number: int, frame: object) -> None:
     import signal
 
-    # Told once is told: a second signal must not interrupt the cleaning up.
+    # The first signal counts: a second one must not interrupt the cleanup.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise SystemExit(128 + number)

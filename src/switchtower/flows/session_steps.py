@@ -1,5 +1,5 @@
-"""The tower for a runtime that somebody else drives: a step that only a tower can do becomes a flow of that one step, a session
-of this machine's daemon, by way of `tower flow run`. Whoever drives the runtime sees an ordinary step.
+"""Session steps for a runtime that another orchestrator drives: a step that needs a session becomes a flow of that one step, a
+session of this machine's daemon, through `tower flow run`. The orchestrator sees an ordinary step.
 """
 
 import os
@@ -16,7 +16,7 @@ _MAX_ERROR_LENGTH = 2_000
 
 
 class CommandSessionSteps:
-    """Implements `port.Tower`."""
+    """Implements `port.SessionSteps`."""
 
     async def run_step(self, kind: str, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
         import json
@@ -26,12 +26,12 @@ class CommandSessionSteps:
         from switchtower.tools.processes import commands
 
         if not config.load().socket.exists():
-            # One that is started here would be part of this run, and end with it.
+            # A daemon that is started here would be part of this run, and end with it.
             raise failures.StepFailed("no daemon runs that could do it; hint: start one with `tower serve`")
         with tempfile.TemporaryDirectory(prefix="tower-step-") as folder:
             flow = _write_json(folder, "flow.json", _make_single_step_flow(kind, given, context))
             inputs = _write_json(folder, "inputs.json", {"given": given})
-            # -P: a `json.py` in the folder of the run is not ours to load.
+            # -P: a `json.py` in the run's folder must not be imported.
             tower = [sys.executable, "-P", "-m", "switchtower"]
             command = [*tower, "flow", "run", flow, "--inputs", f"@{inputs}", "--json"]
             ended = await commands.run_command(
@@ -65,8 +65,8 @@ def _write_json(folder: str, name: str, value: Any) -> str:
 
 
 def _make_single_step_flow(kind: str, given: Mapping[str, Any], context: port.StepContext) -> dict[str, Any]:
-    """The step, and its outputs as those of the flow. What it is given goes in as an input, so that no text of it is taken for a
-    reference."""
+    """Makes a flow of the step, with the step's outputs as its own. The arguments are an input, so that none of their text is
+    taken for a reference."""
     names = {name: f"$input.given.{name}" for name in given if "." not in name}
     return {
         "version": "1.0.0",

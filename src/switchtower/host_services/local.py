@@ -1,10 +1,8 @@
-"""What the daemon checks with the outside world: whether a folder can be worked in, and whether a run did what was wanted.
+"""Implements the host services port with folders, processes, git and the catalogue of models.
 
-A person's own command, run for them in the session's workspace and sandbox. Whoever types it has decided about it.
-
-Whether a flow that somebody wants to start can be run at all, asked before its session begins. Opens no files.
-
-The world around the runtime, for real: the workshop port with folders, processes, git and the catalogue of models."""
+It checks whether a folder can be used, whether a run met its criteria, and, before its session starts, whether a flow can be run
+at all. A user's own command runs in the session's workspace and sandbox; the user that typed it has decided about it.
+"""
 
 import asyncio
 import contextlib
@@ -53,7 +51,7 @@ def _is_folder(root: Path) -> bool:
     try:
         return root.is_dir()
     except OSError:
-        return False  # a name too long for any file, or in a folder that may not be looked into
+        return False  # a name too long for any file, or in a folder without permission
 
 
 async def check_criterion(
@@ -72,7 +70,7 @@ async def check_criterion(
     except (OSError, ValueError) as problem:
         return events.CriterionResult(criterion.id, passed=False, exit_code=126, output=str(problem)[:CRITERION_OUTPUT_LIMIT])
     finally:
-        await commands.end_run(run_id)  # what a check leaves in the background ends with it
+        await commands.end_run(run_id)  # background processes of a check end with it
     output = finished.output
     if finished.timed_out:
         output = f"not finished after {timeout_s:g} s\n{output}"
@@ -81,7 +79,7 @@ async def check_criterion(
 
 
 MAX_SHELL_SECONDS = 24 * 3600.0
-"""Whoever asked for it ends it when they have had enough; this is for when nobody is left to."""
+"""A client ends its command earlier if it wants to; this limit is for a command whose client is gone."""
 
 
 async def run_shell_command(
@@ -94,7 +92,7 @@ async def run_shell_command(
     except (OSError, ValueError) as problem:
         raise errors.InvalidCommand(f"the command could not be started: {problem}") from problem
     finally:
-        await commands.end_run(shell_id)  # also what it left in the background
+        await commands.end_run(shell_id)  # with its background processes
     return host_services.ShellResult(finished.exit_code, finished.output)
 
 
@@ -102,7 +100,7 @@ _MAX_PROBLEMS = 20
 
 
 def complete_flow(flow: events.Flow) -> events.Flow:
-    """With its inputs' defaults. Raises `InvalidCommand` with every problem."""
+    """Returns the flow with its inputs' defaults. Raises `InvalidCommand` with every problem."""
     from switchtower.engines.flow import ir
     from switchtower.engines.flow.ir import parser
     from switchtower.engines.flow.runtime.kinds import catalog
@@ -121,11 +119,11 @@ AUTO = presets.AUTO
 LOCAL = admission.LOCAL
 TERMINAL = "terminal"
 FLOW = "flow"
-"""Stands for the provider of a session that has no model."""
+"""The placeholder providers of sessions without a model."""
 
 
 class LocalHostServices:
-    """Implements `workshop.Workshop`."""
+    """Implements `host_services.HostServices`."""
 
     def __init__(
         self,
@@ -197,13 +195,13 @@ class LocalHostServices:
             if command.program is not None or command.flow is not None:
                 return
             usual = self._make_default_budget()
-            with contextlib.suppress(errors.CoreError):  # `prepared` refuses it
+            with contextlib.suppress(errors.CoreError):  # `prepare_session` refuses it
                 command = presets.apply_preset(command, self._presets, usual_policy=self._settings.policy, usual=usual)
         provider = command.provider
         if provider == AUTO:
             await self._catalog.refresh_default()
             provider = None
-            with contextlib.suppress(errors.ProviderNotConfigured):  # `prepared` refuses it
+            with contextlib.suppress(errors.ProviderNotConfigured):  # `prepare_session` refuses it
                 provider, _ = self._choose_model(AUTO, command.model, allows_demo=True)
         if provider is not None:
             await self._catalog.refresh_models(provider, command.model)
@@ -225,15 +223,15 @@ class LocalHostServices:
             raise errors.PriceUnknown(f"the price of `{name}` is unknown", hint=remedy)
 
     def _make_warnings(self, provider: str, named: str | None) -> tuple[events.WarningRaised, ...]:
-        """A name that a client gave and that its server cannot confirm is taken as it is, and said so."""
+        """A model name that its server cannot confirm is accepted as it is, with a warning."""
         if named is None or provider == DEMO or self._catalog.list_server_models(provider) is not None:
             return ()
         message = f"The model name `{named}` was not checked: {provider} lists no models"
         return (events.WarningRaised("MODEL_NOT_CHECKED", message),)
 
     def _apply_sandbox(self, command: core_commands.StartSession) -> core_commands.StartSession:
-        """A session that names no sandbox gets the configured one; one that names less is refused. `auto` is about the agent's
-        commands: a program or a flow that a person starts runs on the machine itself."""
+        """A session that names no sandbox gets the configured one; one that names a weaker one is refused. `auto` is about the
+        agent's commands: a program or a flow that a user starts runs on the machine itself."""
         least, missing = self._settings.sandbox, None
         if least == AUTO:
             is_persons_own = command.program is not None or command.flow is not None
@@ -282,7 +280,7 @@ class LocalHostServices:
         if not changes:
             return ""
         first, last = changes[0], changes[-1]
-        # One run alone is shown as it ended; a whole session as the folder is now.
+        # A single run is shown as it ended; a whole session as the folder is now.
         after = last.after if len(changes) == 1 else None
         try:
             return await self._checkpoints.diff(workspace.root, first.before, after)
@@ -292,7 +290,7 @@ class LocalHostServices:
     async def list_models(self) -> Sequence[host_services.ModelInfo]:
         await self._catalog.refresh_default()
         default = self._get_default_provider()
-        listings = await asyncio.to_thread(self._catalog.list_entries)  # the first time it loads a list of prices
+        listings = await asyncio.to_thread(self._catalog.list_entries)  # the first call loads a list of prices
         return [
             host_services.ModelInfo(
                 name=listing.name,
@@ -339,7 +337,7 @@ class LocalHostServices:
         return self._catalog.list_breaker_states()
 
     def _get_default_provider(self) -> str | None:
-        """The provider of a session that names none; None when there is none but the demo."""
+        """Returns the provider of a session that names none; None when there is none but the demo."""
         if self._settings.provider != AUTO:
             return self._settings.provider
         default = self._catalog.choose_default()

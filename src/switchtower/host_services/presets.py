@@ -1,8 +1,8 @@
-"""What a preset means for a session that begins: the request's own fields go before it, and it goes before what is usual.
+"""Applies presets to new sessions: the request's own fields take precedence over the preset, and the preset over the defaults.
 
-A preset of the workspace may only ask for less: of its policy, its limits and the usual ones, the tighter hold.
-
-What a message can begin with, as `/name`: skills and prompts from files, and the commands of extensions. Blocks."""
+A preset of the workspace may only restrict: of its policy and limits and the default ones, the stricter apply. The templates that
+a message can start with, as `/name`, are skills and prompts from files, and the commands of extensions. Blocks.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -17,7 +17,7 @@ from switchtower.engines.agent.prompts.catalog import PromptCatalog
 from switchtower.extensions.loader import ExtensionLoader, to_one_line
 
 AUTO = "auto"
-"""The provider of whoever leaves the choice to us."""
+"""The provider of a session that leaves the choice to the daemon."""
 _MAX_NAMED = 20
 
 _Number = TypeVar("_Number", int, float)
@@ -29,8 +29,8 @@ CheckModel = Callable[[str | None, str | None], None]
 def apply_preset(
     command: commands.StartSession, presets: PresetCatalog, *, usual_policy: str, usual: events.Budget
 ) -> commands.StartSession:
-    """The command with what the preset it names has to say. Raises `InvalidCommand` when there is none of that name, or when
-    it cannot be used."""
+    """Returns the command with the settings of the preset that it names. Raises `InvalidCommand` when the preset does not exist
+    or cannot be used."""
     if command.preset is None:
         return replace(command, resolved_preset=None)
     found = _find_preset(command.preset, command.workspace.root, presets)
@@ -38,7 +38,7 @@ def apply_preset(
     provider, model = command.provider, command.model
     if provider == AUTO:
         provider = said.provider or AUTO
-    # A model is its provider's, and nobody else's.
+    # A model belongs to one provider.
     if model is None and provider == (said.provider or AUTO):
         model = said.model
     profile, budget = said.policy, said.budget
@@ -60,7 +60,7 @@ def list_presets(presets: PresetCatalog, workspace: str, check_model: CheckModel
 
 
 def fill_budget(asked: events.Budget | None, usual: events.Budget) -> events.Budget:
-    """What is asked for; what that leaves open is as usual."""
+    """Returns the requested budget; fields that it leaves open are the default ones."""
     if asked is None:
         return usual
     return events.Budget(

@@ -1,9 +1,9 @@
-"""A circuit breaker: a provider that fails again and again is paused for a while.
+"""A circuit breaker: a provider that fails repeatedly is paused for a while.
 
-Closed, calls pass. After too many failures in a row it is open and refuses, with the time after which to ask again. When its
-time is over it is half-open: one call passes as a probe, and its outcome decides. Only what says that the provider is unwell
-counts: it cannot be reached, breaks off, or has a server's trouble. A refused request or key shows a provider that works; a rate
-limit or a cancelled call says nothing either way.
+While it is closed, calls pass. After too many failures in a row it is open and refuses calls, with the time after which to retry.
+When its time is over it is half-open: one call passes as a probe, and its outcome decides. Only failures of the provider count:
+it is unreachable, drops the connection, or reports a server error. A refused request or key shows a provider that works; a rate
+limit or a cancelled call shows nothing either way.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from msgspec import Struct
 from switchtower.models import port
 
 _PROBE_TIMEOUT = 5.0
-"""Seconds until a waiting call asks again whether the one that probes the provider has ended."""
+"""The seconds until a waiting call checks again whether the call that probes the provider has ended."""
 
 
 class CircuitState(StrEnum):
@@ -29,17 +29,19 @@ class BreakerSettings(Struct, frozen=True):
     """Times are in seconds."""
 
     failures: int = 6
-    """In a row. More than the attempts of one call, so that one unlucky run does not decide for all."""
+    """The number of failures in a row. It is more than the attempts of one call, so that one unlucky run does not decide for
+    all.
+    """
     rest: float = 30.0
     longest_rest: float = 300.0
     """Each failed probe doubles the rest, up to this."""
 
 
 class BreakerStats(Struct):
-    """What has come of all calls so far. Times are in milliseconds."""
+    """The outcomes of all calls so far. Times are in milliseconds."""
 
     calls: int = 0
-    """That were let through."""
+    """The number of calls that passed."""
     rejected: int = 0
     successes: int = 0
     failures: int = 0
@@ -48,7 +50,7 @@ class BreakerStats(Struct):
 
     @property
     def average_ms(self) -> float:
-        """Of the calls that came to a good or a bad end; one that was cancelled says nothing."""
+        """The average of the calls that succeeded or failed; cancelled calls do not count."""
         ended = self.successes + self.failures
         return self.total_ms / ended if ended else 0.0
 
@@ -76,7 +78,7 @@ class Breaker:
         self._rests_until: float | None = None
         self._probe: CallPermit | None = None
         self._era = 0
-        """Counts changes of state: what a call that began in an earlier one comes to is no news."""
+        """Counts changes of state: the outcome of a call that started in an earlier state is ignored."""
 
     @property
     def state(self) -> CircuitState:
@@ -86,11 +88,13 @@ class Breaker:
 
     @property
     def failures(self) -> int:
-        """In a row, up to now."""
+        """The current number of failures in a row."""
         return self._failures
 
     def acquire_permit(self) -> "CallPermit":
-        """A permit for one call, to be settled when it ends. Raises a `ModelTrouble` that is paused when there is none."""
+        """Returns a permit for one call, to be settled when it ends. Raises a `ModelError` with `is_paused` when there is
+        none.
+        """
         match self.state:
             case CircuitState.OPEN:
                 assert self._rests_until is not None
@@ -104,8 +108,9 @@ class Breaker:
                 return self._make_permit()
 
     def settle(self, permit: "CallPermit", *, well: bool | None, failed: bool = False) -> None:
-        """What a call came to: the provider is well, is not, or nobody can say. A call may have failed all the same: one that
-        was refused, for instance."""
+        """Records the outcome of a call: the provider is healthy, is not, or it is unknown. A call may have failed anyway, for
+        instance when it was refused.
+        """
         self._count(permit, success=None if well is None and not failed else bool(well) and not failed)
         if self._probe is permit:
             self._probe = None
@@ -172,7 +177,7 @@ _ASKED_TO_WAIT = frozenset({409, 425, 429})
 
 
 def judge_provider(error: port.ModelError) -> bool | None:
-    """What a trouble says of the provider: that it is well, that it is not, or neither."""
+    """Returns what an error shows about the provider: that it is healthy, that it is not, or neither."""
     if error.status in _ASKED_TO_WAIT:
         return None
     if error.transient or (error.status or 0) >= 500:
@@ -209,7 +214,7 @@ class GuardedModel:
             permit.settle(well=judge_provider(trouble), failed=True)
             raise
         except BaseException:
-            permit.settle(well=None)  # cancelled, closed half-way, or a bug of ours
+            permit.settle(well=None)  # cancelled, closed half-way, or a bug in our code
             raise
         permit.settle(well=True)
 

@@ -1,7 +1,9 @@
-"""What can be used, and why the rest cannot: the file's entries first, then the environment's providers, then the demo model.
+"""The catalog of models: what can be used, and why the rest cannot. The file's entries come first, then the environment's
+providers, then the demo model.
 
-Asking what there is does no I/O and loads no library. Opening does: it finds the key, loads what is needed and keeps the
-connection for the next one who asks. Keys are handed to `on_secret` as soon as they are known, and shown nowhere."""
+Listing does no I/O and loads no library. Opening does: it finds the key, loads the library and caches the connection for later
+callers. Keys are passed to `on_secret` as soon as they are known, and shown nowhere.
+"""
 
 import asyncio
 import contextlib
@@ -32,7 +34,7 @@ from switchtower.models.keys import KeyStore, KeyStoreError, StoredKey
 from switchtower.models.providers import SHELL, ProviderVariables
 
 _MOST_MODELS = 256
-"""Kept open at a time; names come from clients."""
+"""The most models that are kept open at a time; names come from clients."""
 _HOW_TO_CONFIGURE = (
     "set a key such as `ANTHROPIC_API_KEY`, run `tower login PROVIDER`, or ask for the demo model with `--provider demo`; "
     "see `tower models`"
@@ -59,7 +61,8 @@ class Catalog:
         ollama_url: str | None = providers.PROVIDERS[providers.OLLAMA].base_url,
     ) -> None:
         """`in_shell`: the environment is that of a command, and not the daemon's. Raises `ConfigError` for a table that cannot be
-        used."""
+        used.
+        """
         self._variables = ProviderVariables(environ, SHELL) if in_shell else ProviderVariables(environ)
         self._stored_keys = stored_keys
         self._demo_delay = demo_delay
@@ -81,7 +84,7 @@ class Catalog:
         self._keys_in_use: dict[str, str | None] = {}
         self._connections: dict[str, connection.ProviderConnection] = {}
         self._retired: list[connection.ProviderConnection] = []
-        """Lines of entries that have changed: runs that use them may still be active."""
+        """The connections of entries that have changed: runs that use them may still be active."""
         self._models: dict[tuple[str, str], port.Model] = {}
         self._key_variables: set[str] = set()
         self._build(tables)
@@ -90,8 +93,9 @@ class Catalog:
         return f"Catalog({', '.join(self._entries)})"
 
     def reconfigure(self, tables: Mapping[str, Any], *, demo_delay: float) -> None:
-        """Takes the file's entries as they are now. Raises `ConfigError`, and then everything stays as it was. Runs that are
-        active keep the models that they have."""
+        """Replaces the file's entries. Raises `ConfigError`, and then everything stays as it was. Active runs keep their
+        models.
+        """
         with self._changing:
             self._build(tables)
             self._tables = tables
@@ -129,20 +133,21 @@ class Catalog:
                     self._retired.append(line)
 
     def list_entries(self) -> list[CatalogEntry]:
-        """Everything, usable or not. Looks up prices, and the first time loads the list of them (a fifth of a second)."""
+        """Lists everything, usable or not. It looks up prices, and the first call loads the price list (a fifth of a second)."""
         listed = [self._make_entry(entry) for entry in self._entries.values()]
         return [*listed, self._make_demo_entry(alone=not any(listing.usable for listing in listed))]
 
     def choose_default(self) -> tuple[str, str | None] | None:
-        """The first usable provider that has a model by default; None when no provider is usable. It is never the demo."""
+        """Returns the first usable provider that has a default model; None when no provider is usable. It is never the demo."""
         for name, entry in self._entries.items():
             if (model := entry.model or self._servers.get_first(entry)) is not None and self._find_unusable_reason(entry) is None:
                 return name, model
         return None
 
     def choose(self, model: str | None, *, allows_demo: bool) -> tuple[str, str | None]:
-        """The provider and model of a session that names no provider. Only this function falls back to the demo: for a session
-        that allows it and names no model, where nothing is configured. Raises `ProviderNotConfigured`."""
+        """Returns the provider and model of a session that names no provider. Only this function falls back to the demo: for a
+        session that allows it and names no model, where nothing is configured. Raises `ProviderNotConfigured`.
+        """
         if model is not None:
             return self._find_provider(model), model
         if (default := self.choose_default()) is not None:
@@ -154,7 +159,7 @@ class Catalog:
         return providers.DEMO, None
 
     def _find_provider(self, model: str) -> str:
-        """The only usable provider, or the first that is known to have this model."""
+        """Returns the only usable provider, or the first that is known to have this model."""
         usable = [entry for entry in self._entries.values() if self._find_unusable_reason(entry) is None]
         if len(usable) == 1:
             return usable[0].name
@@ -172,7 +177,9 @@ class Catalog:
         raise self._find_nearest_problem() or errors.ProviderNotConfigured(named, hint=_HOW_TO_CONFIGURE)
 
     def _find_nearest_problem(self) -> errors.ProviderNotConfigured | None:
-        """What a provider lacks that the file configures, or that has its key; None when nothing is configured."""
+        """Returns what is missing for a provider that the file configures, or that has its key; None when nothing is
+        configured.
+        """
         for entry in self._entries.values():
             lack = self._find_unusable_reason(entry)
             if lack is not None and (entry.source == "config" or self._has_key(entry)):
@@ -185,7 +192,9 @@ class Catalog:
         return self._describe_key_source(entry) is not None
 
     def _describe_key_source(self, entry: entries.ProviderEntry) -> str | None:
-        """Where the entry's key comes from, for people; None when there is none. A variable goes before a stored key."""
+        """Returns the source of the entry's key, for people; None when there is none. A variable takes precedence over a stored
+        key.
+        """
         if entry.key_command:
             return f"the `key_command` of `[models.{entry.name}]`"
         for variable in entry.key_variables:
@@ -201,7 +210,7 @@ class Catalog:
         return self._stored_keys.find((entry.name, entry.provider.kind), entry.base_url)
 
     async def _read_key(self, entry: entries.ProviderEntry) -> str | None:
-        """The entry's key, read where it is kept. Raises `ProviderNotConfigured`."""
+        """Reads the entry's key from its source. Raises `ProviderNotConfigured`."""
         if entry.key_command:
             if entry.name not in self._command_keys:
                 self._command_keys[entry.name] = await keys.request_key(entry, self._variables.started_with)
@@ -216,7 +225,7 @@ class Catalog:
             raise errors.ProviderNotConfigured(f"`{entry.name}`: {problem.message}", hint=problem.hint) from None
 
     async def read_stored_keys(self) -> None:
-        """Reads every stored key once, so that it is known as a secret before anything can mention it."""
+        """Reads every stored key once, so that it is known as a secret before any text can contain it."""
         for entry in list(self._entries.values()):
             if self._find_stored_key(entry) is not None:
                 with contextlib.suppress(errors.ProviderNotConfigured):
@@ -224,19 +233,19 @@ class Catalog:
                         self._on_secret(key)
 
     def choose_model(self, provider: str, model: str | None) -> str | None:
-        """The model that serves: the one that is named, the configured one, or the first of the server's list."""
+        """Returns the model to use: the named one, the configured one, or the first of the server's list."""
         entry = self._entries.get(provider)
         return model or (None if entry is None else entry.model or self._servers.get_first(entry))
 
     def has_current_models(self, provider: str, model: str | None = None) -> bool:
-        """Whether it is known what the server lists, as far as there is a server."""
+        """Returns whether the server's list is known, as far as there is a server."""
         entry = self._entries.get(provider)
         if entry is None or entry.base_url is None or entry.problem is not None:
             return True
         return self._servers.is_fresh(entry, model or entry.model)
 
     async def refresh_models(self, provider: str, model: str | None = None) -> None:
-        """Asks the provider's server which models it has, unless that is known. Bounded, and raises nothing."""
+        """Asks the provider's server for its models, unless they are known. It is bounded, and raises nothing."""
         entry = self._entries.get(provider)
         if entry is None or self.has_current_models(provider, model):
             return
@@ -251,7 +260,9 @@ class Catalog:
         await self._servers.refresh(entry, key)
 
     async def refresh_default(self) -> None:
-        """Asks what `default` has to know: the servers that name no model, and Ollama at its usual address."""
+        """Fetches what `choose_default` has to know: the lists of servers without a configured model, and whether Ollama runs at
+        its usual address.
+        """
         for name, entry in self._entries.items():
             if entry.model is not None and self._find_unusable_reason(entry) is None:
                 return
@@ -259,12 +270,12 @@ class Catalog:
                 await self.refresh_models(name)
 
     def list_server_models(self, provider: str) -> tuple[str, ...] | None:
-        """The names that the server lists; None when it has no list."""
+        """Returns the names that the server lists; None when it has no list."""
         entry = self._entries.get(provider)
         return self._servers.get_names(entry) if entry is not None else None
 
     def has_price(self, provider: str, model: str | None) -> bool:
-        """Whether the cost of a call can be known. The first time it loads the list of prices (a fifth of a second)."""
+        """Returns whether the cost of a call can be known. The first call loads the price list (a fifth of a second)."""
         entry = self._entries.get(provider)
         name = self.choose_model(provider, model)
         if entry is None or name is None:
@@ -278,7 +289,7 @@ class Catalog:
             raise errors.ProviderNotConfigured(f"`{_shorten(provider)}`", hint=self._describe_alternatives())
 
     def check_model(self, provider: str, model: str | None) -> None:
-        """Raises `ProviderNotConfigured` for what `open` would refuse, as far as that can be told without I/O."""
+        """Raises `ProviderNotConfigured` for what `open_model` would refuse, as far as that is known without I/O."""
         self.check_provider(provider)
         if provider == providers.DEMO:
             if model not in (None, demo.NAME):
@@ -302,7 +313,7 @@ class Catalog:
             raise errors.UnknownModel(f"`{_shorten(name)}`", hint=hint)
 
     def find_login_target(self, provider: str) -> LoginTarget:
-        """What a stored key of this provider is for. Raises `ProviderNotConfigured`."""
+        """Returns the target of a stored key of this provider. Raises `ProviderNotConfigured`."""
         entry = self._entries.get(provider)
         if entry is None or entry.key_command or not (entry.key_variables or entry.source == "config"):
             names = [name for name, one in self._entries.items() if one.key_variables or one.source == "config"]
@@ -315,7 +326,7 @@ class Catalog:
         return LoginTarget(entry.name, entry.base_url, entry.key_variables, is_configured=entry.source == "config")
 
     async def open_model(self, provider: str, model: str | None) -> port.Model:
-        """The model behind its provider's breaker. Raises `ProviderNotConfigured`."""
+        """Returns the model behind its provider's breaker. Raises `ProviderNotConfigured`."""
         if self._needs_refresh(provider, model):
             await self.refresh_models(provider, model)
         self.check_model(provider, model)
@@ -341,16 +352,16 @@ class Catalog:
             return opened
 
     def list_secret_variables(self) -> frozenset[str]:
-        """The variables that hold keys, set or not: nothing that an agent runs shall inherit them."""
+        """Returns the variables that hold keys, set or not: no program that an agent runs may inherit them."""
         usual = {name for provider in providers.PROVIDERS.values() for name in provider.key_variables}
         return frozenset(usual | self._key_variables)
 
     def list_breakers(self) -> Mapping[str, breaker.Breaker]:
-        """By name; names of one endpoint share one."""
+        """Returns the breakers by name; names of one endpoint share one."""
         return dict(self._breakers)
 
     def list_breaker_states(self) -> list[host_services.BreakerState]:
-        """Of those that have been asked for something."""
+        """Returns the states of the breakers that have had a call."""
         return [
             host_services.BreakerState(
                 provider=name,
@@ -375,7 +386,7 @@ class Catalog:
             await line.close()
 
     def _needs_refresh(self, provider: str, model: str | None) -> bool:
-        """Only the server itself can say which model serves, whether it has this one by now, or whether it is there."""
+        """Only the server itself knows which model is the default, whether it has this one by now, or whether it runs at all."""
         name, listed = self.choose_model(provider, model), self.list_server_models(provider)
         return name is None or provider == self._probed or (listed is not None and not server_models.has_model(listed, name))
 
@@ -402,7 +413,7 @@ class Catalog:
             )
 
         try:
-            # In a thread: the first one loads libraries, which takes a second or two.
+            # This runs in a thread: the first one loads libraries, which takes a second or two.
             opened = await asyncio.to_thread(make)
         except ImportError as missing:
             hint = "install Switchtower again, with its extras"
@@ -410,7 +421,9 @@ class Catalog:
         return breaker.GuardedModel(opened, self._breakers[entry.name])
 
     def _forget_key(self, entry: entries.ProviderEntry) -> None:
-        """A key that was refused may have run out; the next who opens the entry asks its command for another."""
+        """Drops a key that was refused, because it may have expired; the next caller that opens the entry runs its command
+        again.
+        """
         if self._command_keys.pop(entry.name, None) is not None:
             self._forget_models(entry.name)
 

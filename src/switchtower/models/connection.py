@@ -1,12 +1,12 @@
-"""One entry's line to its provider: an HTTP client, kept open, and the models that are reached through it.
+"""The connection of one entry to its provider: an HTTP client, kept open, and the models that use it.
 
-Everything here is imported late and made in a thread: the libraries take a second or two to load, and a client reads
-certificates from the disk. Their own retries are off; whoever calls retries, where it can be seen.
+Everything here is imported late and made in a thread: the libraries take a second or two to load, and a client reads certificates
+from the disk. The libraries' own retries are off; the caller retries visibly.
 
-Keeps one answer of a provider from filling the memory, and from outliving whoever asked.
-
-The libraries gather a line, and an error's body, to any length; streams of many short lines pass untouched, however long
-they are in all. And not every library closes its connection when nobody listens any more."""
+A response cannot fill the memory, nor outlive its caller. The libraries buffer a line, and an error's body, of any length;
+streams of many short lines pass unchanged, however long they are in total. And not every library closes its connection when the
+caller stops reading.
+"""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 NO_KEY = "no-key"
-"""Sent where a server wants none, because the libraries insist on one."""
+"""The value that is sent where a server needs no key, because the libraries require one."""
 
 _MISTRAL_ID_LENGTH = 9
-"""Mistral takes no other ids of calls."""
+"""Mistral accepts call ids of this length only."""
 
 
 class ConnectionTimeouts(Struct, frozen=True):
-    """How long to wait, in seconds."""
+    """Time limits in seconds."""
 
     connect: float = 10.0
     silence: float = 120.0
-    """Without a single byte, before the first token and between two."""
+    """The limit without a single byte, before the first token and between two."""
 
 
 class ProviderConnection:
@@ -51,7 +51,7 @@ class ProviderConnection:
         return f"Line({self._entry.name!r})"
 
     def set_key(self, key: str | None) -> None:
-        """For models made from now on. Those made before keep the old key, and the connections stay."""
+        """Sets the key of models made from now on. Existing models keep the old key, and the connections stay."""
         self._key = key or NO_KEY
         self._client = None
 
@@ -69,7 +69,7 @@ class ProviderConnection:
 
     @property
     def _profile(self) -> Any:
-        """Somebody who configured a level of thinking knows that the model can."""
+        """Returns a profile that supports thinking: a user who configured a level of thinking knows that the model can."""
         return {"supports_thinking": True} if self._entry.thinking not in (None, "off") else None
 
     def _make_anthropic_model(self, name: str) -> "Model[Any]":
@@ -139,7 +139,7 @@ class ProviderConnection:
 
         client = AsyncOpenAI(api_key=self._key, base_url=self._entry.base_url, http_client=self._http, max_retries=0)
         if self._entry.endpoint != "openai":
-            # The library takes these from the environment for whoever it speaks to.
+            # The library reads these from the environment, whatever server it connects to.
             client.organization = None
             client.project = None
         return client
@@ -150,7 +150,7 @@ def _make_http_client(entry: entries.ProviderEntry, connect: float, silence: flo
     from pydantic_ai.models import create_async_httpx2_client
 
     assert entry.base_url is not None, "an entry that can be used knows where"
-    # A transport of its own passes by the proxies of the environment, which do not lead back to this machine.
+    # A separate transport bypasses the proxies of the environment, which do not lead back to this machine.
     own = httpx2.AsyncHTTPTransport() if providers.is_loopback(entry.base_url) else None
     client = create_async_httpx2_client(timeout=httpx2.Timeout(silence, connect=connect), transport=own)
     client.event_hooks["response"].append(limit_response)
@@ -166,7 +166,7 @@ _responses: ContextVar["list[httpx2.Response] | None"] = ContextVar("heard", def
 
 @contextlib.contextmanager
 def track_responses() -> "Iterator[list[httpx2.Response]]":
-    """The answers that arrive meanwhile, for closing. Must not be left open over a generator's `yield`."""
+    """Yields the list of responses that arrive meanwhile, for closing. It must not stay open over a generator's `yield`."""
     responses: list[httpx2.Response] = []
     token = _responses.set(responses)
     try:
@@ -191,7 +191,7 @@ async def limit_response(response: "httpx2.Response") -> None:
                     yield chunk[: LONGEST_REFUSAL - held]
                     held += len(chunk)
                     if held >= LONGEST_REFUSAL:
-                        return  # enough to know what is wrong
+                        return  # enough to diagnose the error
                     continue
                 line_end = chunk.rfind(b"\n")
                 held = held + len(chunk) if line_end < 0 else len(chunk) - line_end - 1

@@ -1,11 +1,9 @@
-"""What the demo model understands: one request a line, each a verb at the line's start. Pure.
+"""The demo model: deterministic, offline, and declared as a demo. It works without a key and without a network.
 
-Lines that begin with no such verb are left aside, so a request may stand among ordinary sentences.
-
-The demo model: deterministic, offline, and honest about being one. It works without a key and without a network.
-
-It drives real tools on explicit requests (see `demo_steps`), one step a message, and remarks on each result. It keeps no
-state: how far it has come is counted in the conversation. Asked for a summary, it lists what was asked and done."""
+It drives real tools on explicit requests, one step a message, and comments on each result. A request is a line that starts with a
+known verb; other lines are ignored, so a request may be among ordinary sentences. The model keeps no state: its progress is
+counted in the conversation. Asked for a summary, it lists the requests and the tools used.
+"""
 
 import asyncio
 import re
@@ -19,7 +17,7 @@ from switchtower.models import port
 
 
 class DemoCallTools(Struct, frozen=True):
-    """Nearly always one call; those of one step are made in one message."""
+    """The calls of one step, nearly always one; they are made in one message."""
 
     intent: str
     calls: tuple[port.ToolCallPart, ...]
@@ -159,7 +157,7 @@ _VERBS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], DemoStep]], ...] 
 
 
 DELAY = 0.03
-"""Seconds between two words: a little faster than a person reads."""
+"""The seconds between two words: a little faster than a person reads."""
 NAME = "demo"
 CONTEXT_WINDOW = 128_000
 
@@ -177,7 +175,7 @@ NOT_UNDERSTOOD = (
 )
 
 _TO_SUMMARISE = "You summarise "
-"""How the prompt begins of whoever wants a summary and no work."""
+"""The start of a system prompt that asks for a summary and no work."""
 
 
 class DemoModel:
@@ -209,7 +207,9 @@ class DemoModel:
 
 
 def _is_understood(request: port.CompletionRequest) -> bool:
-    """Whether there is something to do. A request that the demo cannot follow fails the run: it must not pass for done work."""
+    """Returns whether there is something to do. A request that the demo cannot follow fails the run: it must not count as done
+    work.
+    """
     if request.system.startswith(_TO_SUMMARISE):
         return True
     return bool(parse_steps(_find_current_request(request.conversation)[0].text))
@@ -233,7 +233,7 @@ def _iterate_parts(request: port.CompletionRequest) -> Iterator[port.Part]:
 
 
 def _iterate_steps(request: port.CompletionRequest) -> Iterator[DemoStep]:
-    """A remark on what came back, then what is still to do up to the next call, or up to the end."""
+    """Yields a remark on the last results, then the remaining steps up to the next call, or up to the end."""
     if request.system.startswith(_TO_SUMMARISE):
         yield DemoSay(_summarize(request.conversation))
         return
@@ -260,7 +260,7 @@ def _iterate_steps(request: port.CompletionRequest) -> Iterator[DemoStep]:
 
 
 def _find_current_request(conversation: Sequence[engine.Message]) -> tuple[engine.Message, Sequence[engine.Message]]:
-    """The last user message and what came after it."""
+    """Returns the last user message and the messages after it."""
     for index in range(len(conversation) - 1, -1, -1):
         if conversation[index].role == "user":
             return conversation[index], conversation[index + 1 :]
@@ -268,7 +268,7 @@ def _find_current_request(conversation: Sequence[engine.Message]) -> tuple[engin
 
 
 def _find_latest_results(since: Sequence[engine.Message]) -> Sequence[engine.Message]:
-    """What the tools of the last message said."""
+    """Returns the results of the last message's tool calls."""
     start = len(since)
     while start and since[start - 1].role == "tool":
         start -= 1
@@ -276,7 +276,7 @@ def _find_latest_results(since: Sequence[engine.Message]) -> Sequence[engine.Mes
 
 
 def _skip_called_steps(steps: list[DemoStep], calls_made: int) -> list[DemoStep]:
-    """What follows the step that made the last call."""
+    """Returns the steps after the one that made the last call."""
     if calls_made == 0:
         return steps
     for index, step in enumerate(steps):
@@ -288,9 +288,9 @@ def _skip_called_steps(steps: list[DemoStep], calls_made: int) -> list[DemoStep]
 
 
 def _summarize(conversation: Sequence[engine.Message]) -> str:
-    """What was asked, without the request for this very summary, and which tools were used."""
+    """Lists the requests, without the one for this very summary, and the tools used."""
     *earlier, last = conversation or (engine.Message(role="user", text=""),)
-    if not earlier:  # all that there is to summarise stands in the request itself
+    if not earlier:  # everything to summarise is in the request itself
         return f"Summary by the demo model of {_format_count(last.text.splitlines(), 'line', 'lines')}."
     requests = [" ".join(message.text.split()) for message in earlier if message.role == "user"]
     used = Counter(call.tool for message in earlier for call in message.calls)
@@ -325,7 +325,7 @@ def _quote(text: str) -> str:
 
 
 def _take_ending(text: str) -> str:
-    """On one line, and the end rather than the beginning: that is where a command's exit code stands."""
+    """Returns one line with the end rather than the start: the end has a command's exit code."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_QUOTE else f"… {line[-_LONGEST_QUOTE:]}"
 
@@ -337,7 +337,7 @@ def _iterate_words(step: DemoSay | DemoCount) -> Iterator[str]:
 
 
 def _split_words(text: str) -> Iterator[str]:
-    """The text in pieces of one word and the space behind it; joined they are the text again."""
+    """Splits the text into pieces of one word and the space behind it; joined they are the text again."""
     return (found.group() for found in re.finditer(r"\s*\S+\s*", text))
 
 
@@ -348,7 +348,7 @@ def _estimate_part_size(part: port.Part) -> int:
 
 
 def _estimate_tokens(request: port.CompletionRequest) -> int:
-    """Roughly what a real model would have counted."""
+    """Estimates what a real model would have counted."""
     said = sum(len(message.text) + sum(len(str(call.args)) for call in message.calls) for message in request.conversation)
     pictured = sum(len(message.images) for message in request.conversation) * port.TOKENS
     return (said + len(request.system)) // _CHARACTERS_A_TOKEN + pictured

@@ -1,7 +1,9 @@
-"""What can be configured: one `Entry` a `[models.NAME]` of the file, and one a provider that the environment speaks of.
+"""The configured providers: one `ProviderEntry` for each `[models.NAME]` of the file, and one for each provider that the
+environment configures.
 
-Reads what it is given and does no I/O. A mistake in the file is refused with the key's name and a remedy; a key that is
-merely missing makes an entry that cannot be used yet, which is no mistake."""
+It parses its arguments and does no I/O. A mistake in the file is refused with the key's name and a remedy; an entry whose key is
+merely missing cannot be used yet, which is not a mistake.
+"""
 
 import importlib.util
 import re
@@ -23,7 +25,7 @@ _SOURCE = "the configuration file"
 
 
 class ProviderEntry(Struct, frozen=True, kw_only=True):
-    """A provider as it can be asked for. It knows where a key is, and never the key."""
+    """A provider under the name that sessions use. It knows the source of a key, and never the key."""
 
     name: str
     provider: providers.Provider
@@ -40,20 +42,20 @@ class ProviderEntry(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     headers: dict[str, str] = {}
     problem: str | None = None
-    """Why the environment's own words for it cannot be used."""
+    """The reason why the environment's values for it cannot be used."""
 
     def __repr__(self) -> str:
-        return f"Entry({self.name!r}, {self.provider.kind!r})"  # a header may hold a key
+        return f"Entry({self.name!r}, {self.provider.kind!r})"  # a header may contain a key
 
     @property
     def endpoint(self) -> str:
-        """Names who is spoken to: entries with the same one share its fate."""
+        """Identifies the server: entries with the same endpoint share a breaker."""
         own_address = self.base_url != self.provider.base_url
         return f"{self.provider.kind} at {self.base_url}" if own_address else self.provider.kind
 
     @property
     def key_variables(self) -> tuple[str, ...]:
-        """Where its key may be. A key that belongs to the provider is not sent to another address."""
+        """The variables that may hold its key. A key that belongs to the provider is not sent to another address."""
         if self.key_env is not None:
             return (self.key_env,)
         if self.key_command or (self.source == "config" and self.base_url != self.provider.base_url):
@@ -62,14 +64,14 @@ class ProviderEntry(Struct, frozen=True, kw_only=True):
 
     @property
     def needs_key(self) -> bool:
-        """A server of the user's own may well ask for none."""
+        """A server that the user runs may need none."""
         if self.key_env is not None or self.key_command:
             return True
         return self.provider.needs_key and self.base_url == self.provider.base_url
 
 
 def parse_config_entries(tables: Mapping[str, Any]) -> Iterator[ProviderEntry]:
-    """The entries of the `[models]` table, in its order. Raises `ConfigError`."""
+    """Yields the entries of the `[models]` table, in its order. Raises `ConfigError`."""
     for name, table in tables.items():
         if not _NAME.fullmatch(name):
             raise _make_error(name, "not a name", "use letters, digits, `.`, `_` and `-`")
@@ -81,10 +83,10 @@ def parse_config_entries(tables: Mapping[str, Any]) -> Iterator[ProviderEntry]:
 
 
 def list_environment_entries(environ: Mapping[str, str]) -> Iterator[ProviderEntry]:
-    """An entry for every provider that variables alone can make usable, whether or not they are set."""
+    """Yields an entry for every provider that variables alone can make usable, whether or not they are set."""
     for provider in providers.PROVIDERS.values():
         if not provider.key_variables and provider.url_variable is None:
-            continue  # only the file can say where it is
+            continue  # only the file can have its address
         named = environ.get(provider.url_variable, "").strip() if provider.url_variable else ""
         base_url = provider.base_url if provider.key_variables else None
         problem = None
@@ -124,7 +126,7 @@ def _parse_entry(name: str, table: Mapping[str, Any]) -> ProviderEntry:
         raise _make_error(f"{name}.base_url", "missing", "add the server's address, such as `http://127.0.0.1:8000/v1`")
     values.setdefault("base_url", provider.base_url)
     if values["base_url"] == provider.base_url:
-        values.setdefault("model", provider.model)  # a server of the user's own need not have the provider's model
+        values.setdefault("model", provider.model)  # a server that the user runs need not have the provider's model
     return ProviderEntry(name=name, provider=provider, source="config", **values)
 
 
@@ -157,7 +159,7 @@ def _parse_url(value: object) -> str:
 
 def _parse_variable(value: object) -> str:
     if not isinstance(value, str) or not _VARIABLE.fullmatch(value):
-        # Not shown either: some write the key itself here.
+        # The value is not shown either: some users write the key itself here.
         raise _InvalidValue("not the name of a variable", "give the name of a variable that holds the key, not the key")
     return value
 
@@ -245,48 +247,48 @@ _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie", "password")
 class CatalogEntry(Struct, frozen=True, kw_only=True):
     name: str
     provider: str
-    """Its kind."""
+    """The kind of the provider."""
     model: str | None
-    """What serves when nobody names one."""
+    """The default model."""
     base_url: str | None
     usable: bool
     reason: str
-    """Why it cannot be used, with a remedy; empty when it can."""
+    """The reason why it cannot be used, with a remedy; empty when it can."""
     context_window: int | None = None
     price_in: float | None = None
-    """US dollars for a million tokens, as `price_out`."""
+    """US dollars for a million tokens, as in `price_out`."""
     price_out: float | None = None
     source: str
     """`config`, `environment` or `built in`."""
     key_source: str | None = None
-    """Where its key comes from, for people; None when it has none or needs none."""
+    """The source of its key, for people; None when it has none or needs none."""
     lacks_key: bool = False
-    """A key is all that it needs."""
+    """True when only a key is missing."""
 
 
 class LoginTarget(Struct, frozen=True):
-    """What a key is stored for: a provider or an entry of the file, and the address that the key may be sent to."""
+    """The target of a stored key: a provider or an entry of the file, and the address that the key may be sent to."""
 
     name: str
     address: str
     variables: tuple[str, ...]
-    """The variables that go before a stored key."""
+    """The variables that take precedence over a stored key."""
     is_configured: bool
 
     @property
     def variable(self) -> str:
-        """Where a trial of the key puts it."""
+        """The variable that a trial of the key sets."""
         return self.variables[0] if self.variables else _TRIAL_KEY_VARIABLE
 
     def make_trial_tables(self, tables: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The file's tables for a trial: an entry without a `key_env` gets one."""
+        """Returns the file's tables for a trial: an entry without a `key_env` gets one."""
         if self.variables or not self.is_configured:
             return tables
         return {**tables, self.name: {**tables[self.name], "key_env": _TRIAL_KEY_VARIABLE}}
 
 
 class UnusableReason(Struct, frozen=True):
-    """Why an entry cannot be used."""
+    """The reason why an entry cannot be used."""
 
     reason: str
     remedy: str
@@ -294,7 +296,7 @@ class UnusableReason(Struct, frozen=True):
 
 
 def is_installed(module: str) -> bool:
-    """Whether a library is there, without loading it."""
+    """Returns whether a library is installed, without loading it."""
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):

@@ -1,9 +1,9 @@
-"""Where a provider's key comes from: a variable, or a command that prints it. Keys pass through here and are never shown.
+"""Reads a provider's key: from a variable, from a command that prints it, or from the keys that the owner has stored with
+`tower login`, in the system keyring or in a file that only the owner can read. Keys are never shown.
 
-Keys that the owner has stored with `tower login`: in the system keyring, or in a file that only the owner can read.
-
-The file lists which keys exist; the keyring holds the values where it works. A key is kept with the address that it was stored
-for, and is sent to no other. The calls block, and a keyring may ask the user for its password."""
+The file lists which keys exist; the keyring has the values where it works. A key is stored with its address, and is sent to no
+other. The calls block, and a keyring may ask the user for its password.
+"""
 
 import asyncio
 import contextlib
@@ -26,9 +26,9 @@ from switchtower.models import entries
 
 TIMEOUT = 10.0
 _GLANCE = 0.01
-"""How often to look whether it has ended, or whether nobody waits for it any more."""
+"""The seconds between two checks whether the command has ended, or the caller has given up."""
 LONGEST = 16_384
-"""Bytes of a command's output; a key is shorter, and a command that runs wild is not waited for."""
+"""The most bytes of a command's output; a key is shorter, and a command that prints without end is not waited for."""
 
 
 def read_key(entry: entries.ProviderEntry, environ: Mapping[str, str]) -> str | None:
@@ -36,7 +36,7 @@ def read_key(entry: entries.ProviderEntry, environ: Mapping[str, str]) -> str | 
 
 
 async def request_key(entry: entries.ProviderEntry, environ: Mapping[str, str], timeout_s: float = TIMEOUT) -> str:
-    """`from_command` on a thread. When this is cancelled, so is the command."""
+    """Runs `run_key_command` on a thread. When this is cancelled, so is the command."""
     given_up = threading.Event()
     try:
         return await asyncio.to_thread(run_key_command, entry, environ, timeout_s, given_up=given_up)
@@ -47,10 +47,10 @@ async def request_key(entry: entries.ProviderEntry, environ: Mapping[str, str], 
 def run_key_command(
     entry: entries.ProviderEntry, environ: Mapping[str, str], timeout: float = TIMEOUT, *, given_up: threading.Event | None = None
 ) -> str:
-    """Runs the entry's command and takes the first line it prints. Blocks. Raises `ProviderNotConfigured`, also soon after
-    it is given up.
+    """Runs the entry's command and returns the first line it prints. Blocks. Raises `ProviderNotConfigured`, also soon after it
+    is given up.
 
-    Nothing of what it printed is repeated in an error: it may be the key, or half of it.
+    An error never contains the command's output: it may be the key, or half of it.
     """
     given_up = given_up or threading.Event()
     setting = f"`key_command` of `[models.{entry.name}]`"
@@ -69,7 +69,8 @@ def run_key_command(
     try:
         problem, output = _read_output(process, time.monotonic() + timeout, given_up)
     finally:
-        # The whole group, while the process is not yet reaped and the group surely its own: it may have left others behind.
+        # This kills the whole group, while the process is not yet reaped and the group is certainly its own: it may have left
+        # other processes behind.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         exit_code = process.wait()
@@ -86,7 +87,7 @@ def run_key_command(
 
 
 def _read_output(process: "subprocess.Popen[bytes]", deadline: float, given_up: threading.Event) -> tuple[str | None, bytes]:
-    """What it printed up to its end, or why that was not waited for."""
+    """Returns its output, or the reason why its end was not waited for."""
     assert process.stdout is not None
     output = b""
     with selectors.DefaultSelector() as selector:
@@ -117,7 +118,7 @@ SERVICE = "switchtower"
 
 
 class KeyStoreError(Exception):
-    """Why stored keys cannot be used. The message never holds a key."""
+    """Stored keys cannot be used; the message gives the reason and never contains a key."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -129,7 +130,7 @@ class StoredKey(Struct, frozen=True):
     address: str
     place: KeyPlace
     key: str | None = None
-    """None where the keyring has it."""
+    """None when the keyring has it."""
 
     def __repr__(self) -> str:
         return f"StoredKey({self.address!r}, {self.place!r})"
@@ -143,11 +144,11 @@ class KeyStore:
         self._seen: tuple[int, ...] | None = None
         self._listed: dict[str, StoredKey] = {}
         self.problem: str | None = None
-        """Why the file is not used."""
+        """The reason why the file is not used."""
 
     @property
     def version(self) -> tuple[int, ...] | None:
-        """Differs when the file was changed; None when it does not exist."""
+        """Changes when the file was changed; None when it does not exist."""
         try:
             found = self._file.stat()
         except OSError:
@@ -155,7 +156,7 @@ class KeyStore:
         return (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode, found.st_uid)
 
     def list_keys(self) -> dict[str, StoredKey]:
-        """By the provider's name. Read again when the file has changed."""
+        """Returns the keys by the provider's name. The file is read again when it has changed."""
         if (version := self.version) != self._seen:
             self._listed, self.problem = {}, None
             if version is not None:
@@ -167,12 +168,12 @@ class KeyStore:
         return self._listed
 
     def find(self, names: tuple[str, ...], address: str | None) -> tuple[str, StoredKey] | None:
-        """The first of these names that has a key for this very address."""
+        """Returns the first of these names that has a key for this very address."""
         listed = self.list_keys()
         return next(((name, listed[name]) for name in names if name in listed and listed[name].address == address), None)
 
     def read(self, name: str) -> str:
-        """Raises `StoreProblem`."""
+        """Raises `KeyStoreError`."""
         stored = self.list_keys().get(name)
         if stored is None:
             raise KeyStoreError(f"no key of `{name}` is stored", f"run `tower login {name}`")
@@ -186,13 +187,13 @@ class KeyStore:
         raise KeyStoreError(f"the system keyring has no key of `{name}` any more", f"run `tower login {name}`")
 
     def write(self, name: str, key: str, address: str) -> KeyPlace:
-        """Keeps the key in the keyring, or in the file where no keyring works; says which. Raises `StoreProblem`."""
+        """Stores the key in the keyring, or in the file where no keyring works; returns which. Raises `KeyStoreError`."""
         place: KeyPlace = "keyring" if self._put_into_keyring(name, key) else "file"
         self._write({**self._read(), name: StoredKey(address, place, None if place == "keyring" else key)})
         return place
 
     def remove(self, name: str) -> KeyPlace | None:
-        """Where the key was; None when none was stored. Raises `StoreProblem`."""
+        """Returns where the key was; None when none was stored. Raises `KeyStoreError`."""
         kept = self._read()
         stored = kept.pop(name, None)
         if stored is None:
@@ -208,7 +209,9 @@ class KeyStore:
         return stored.place
 
     def _put_into_keyring(self, name: str, key: str) -> bool:
-        """Whether the keyring has it now, which only reading it again shows: some backends keep nothing, or raise anything."""
+        """Returns whether the keyring has it now. Only reading it again shows that: some backends store nothing, or raise
+        anything.
+        """
         try:
             import keyring
 
@@ -234,7 +237,7 @@ class KeyStore:
             raise KeyStoreError(f"`{self._file}` is damaged", "remove it and run `tower login` again") from None
 
     def _write(self, keys: dict[str, StoredKey]) -> None:
-        """Whole or not at all, and readable by the owner only from the first byte."""
+        """Writes the file atomically; only the owner can read it from the first byte."""
         temporary = self._file.with_name(f".{FILE}.{os.getpid()}")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -258,7 +261,7 @@ def _translate_keyring_errors(name: str) -> Iterator[None]:
         yield
     except KeyStoreError:
         raise
-    except Exception as problem:  # a backend raises what it likes
+    except Exception as problem:  # a backend may raise anything
         raise KeyStoreError(
             f"the key of `{name}` is in the system keyring, which cannot be used here ({type(problem).__name__})",
             f"run `tower login {name}` here",

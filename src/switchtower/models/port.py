@@ -1,9 +1,11 @@
-"""The model port: a conversation and the tools on offer go in, the parts of one assistant message come out as they arise.
+"""The model port: the input is a conversation and the available tools, the output is the parts of one assistant message as they
+arrive.
 
-A model has no memory of its own: where it stands follows from the conversation, so a run goes on after a restart.
-It knows tools only as specifications and runs none.
+A model keeps no state: its progress follows from the conversation, so a run continues after a restart. It knows tools only as
+specifications and runs none.
 
-Pictures in a conversation: which can be told to a model, and their bytes. Pure."""
+The checks for pictures that a model can read are here too.
+"""
 
 import base64
 import binascii
@@ -17,7 +19,7 @@ from switchtower.core.ports import engine
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as a model is shown it; `parameters` is the JSON schema of its arguments."""
+    """A tool as a model gets it; `parameters` is the JSON schema of its arguments."""
 
     name: str
     description: str
@@ -33,36 +35,36 @@ class ThinkingPart(Struct, frozen=True):
 
 
 class ToolCallPart(Struct, frozen=True):
-    """A call that the model asks for. Its id is given by whoever runs it."""
+    """A call that the model requests. The runner of the call assigns its id."""
 
     tool: str
     args: dict[str, Any]
     problem: str | None = None
-    """Why the call cannot be run as it came: its arguments were no JSON object, for instance."""
+    """The reason why the call cannot be run: its arguments were not a JSON object, for instance."""
 
 
 class UsagePart(Struct, frozen=True):
-    """What a message took, for models that count. Input counts all that went in, cached or not."""
+    """The usage of a message, for models that count. Input includes cached tokens."""
 
     input_tokens: int
     output_tokens: int
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cost: float | None = None
-    """In US dollars; None when no price is known."""
+    """The cost in US dollars; None when no price is known."""
     is_estimate: bool = False
     """The provider did not count; tokens are estimated from the length of the texts."""
 
 
 class EndingPart(Struct, frozen=True):
-    """The message is not whole: the provider stopped it at a limit."""
+    """The message is incomplete: the provider stopped it at a limit."""
 
     stop_reason: str
     """`length`."""
 
 
 class CarryPart(Struct, frozen=True):
-    """What the provider wants handed back with this message in later conversations."""
+    """Data that the provider needs back with this message in later requests."""
 
     data: dict[str, Any]
 
@@ -71,15 +73,15 @@ Part = TextPart | ThinkingPart | ToolCallPart | UsagePart | EndingPart | CarryPa
 
 
 class CompletionRequest(Struct, frozen=True):
-    """What a model is asked."""
+    """The input of a model call."""
 
     conversation: Sequence[engine.Message]
     tools: Sequence[ToolSpec] = ()
     system: str = ""
     thinking: str | None = None
-    """How much to think: `off`, `minimal`, `low`, `medium`, `high`, `xhigh`; None is the model's own way."""
+    """The level of thinking: `off`, `minimal`, `low`, `medium`, `high`, `xhigh`; None is the model's default."""
     max_output_tokens: int | None = None
-    """How long the answer may be at most; None is the model's own limit."""
+    """The longest answer; None is the model's own limit."""
 
 
 class Model(Protocol):
@@ -91,20 +93,20 @@ class Model(Protocol):
 
     @property
     def context_window(self) -> int | None:
-        """How many tokens a conversation may have; None when nobody knows."""
+        """The most tokens of a conversation; None when it is unknown."""
         ...
 
     def stream(self, request: CompletionRequest) -> AsyncIterator[Part]:
-        """One assistant message. A `ModelTrouble` says what went wrong and whether it may pass; anything else is a bug."""
+        """Yields one assistant message. A `ModelError` has the cause and whether it may be temporary; anything else is a bug."""
         ...
 
 
 RATE_LIMITED = frozenset({429, 529})
-"""529 is Anthropic's word for a server that has too much to do."""
+"""529 is Anthropic's status for an overloaded server."""
 
 
 class ModelError(Exception):
-    """A model call failed. The message is one sentence for people and holds no key."""
+    """A model call failed. The message is one sentence for people and contains no key."""
 
     def __init__(
         self,
@@ -119,17 +121,17 @@ class ModelError(Exception):
         super().__init__(message)
         self.message = message
         self.transient = transient
-        """It may pass: a rate limit, a server's trouble, a broken stream."""
+        """The failure may be temporary: a rate limit, a server error, a broken stream."""
         self.retry_after = retry_after
-        """Seconds that the provider asked to wait."""
+        """The seconds that the provider asked to wait."""
         self.overflow = overflow
-        """The conversation is longer than the model takes."""
+        """The conversation is longer than the model accepts."""
         self.status = status
         self.is_paused = is_paused
         """No call was made, because the provider is paused; `retry_after` is how long that lasts."""
 
         self.usage: events.UsageReported | None = None
-        """What the failed call took, as far as that is known."""
+        """The usage of the failed call, as far as it is known."""
 
     @property
     def is_rate_limit(self) -> bool:
@@ -137,15 +139,15 @@ class ModelError(Exception):
 
 
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""What every provider that sees takes."""
+"""The media types that every provider with image input accepts."""
 LARGEST = 20 * 1024 * 1024
-"""Bytes. No provider takes more in one picture."""
+"""The most bytes. No provider accepts more in one picture."""
 TOKENS = 1_500
-"""What one takes of a context, roughly; they count it each in their own way."""
+"""The approximate tokens of one picture; providers count them differently."""
 
 
 def find_image_problem(image: events.Image) -> str | None:
-    """Why it cannot be told to a model, as one sentence with a remedy; None when it can."""
+    """Returns the reason why it cannot be sent to a model, as one sentence with a remedy; None when it can."""
     if image.media_type not in MEDIA_TYPES:
         kind = "".join(character if character.isprintable() else "?" for character in image.media_type[:60])
         return f"`{kind}` is not a type of picture that models take; hint: use one of {', '.join(MEDIA_TYPES)}"
@@ -159,5 +161,5 @@ def find_image_problem(image: events.Image) -> str | None:
 
 
 def decode_image(image: events.Image) -> bytes:
-    """The bytes of a picture that has no problem."""
+    """Returns the bytes of a picture that has no problem."""
     return base64.b64decode(image.data, validate=True)

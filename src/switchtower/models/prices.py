@@ -1,5 +1,5 @@
-"""What a call costs and how much a model can take in: what the user configured, else what the bundled price list knows,
-else nothing. It asks no network; the list is as old as the library that brings it.
+"""The price of a call and the context window of a model: as the user configured it, else from the bundled price list, else
+unknown. It uses no network; the list is as old as the library that contains it.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MILLION = 1_000_000
 _SAMPLE = 1_000
-"""Tokens; few enough to stay in the first tier of every price."""
+"""The tokens of the sample; few enough to stay in the first tier of every price."""
 
 
 class Price(Struct, frozen=True):
@@ -24,7 +24,7 @@ class Price(Struct, frozen=True):
 
 
 def compute_cost(entry: entries.ProviderEntry, model: str, usage: port.UsagePart) -> float | None:
-    """In US dollars; None when no price is known. A configured price counts cached tokens like others."""
+    """Returns US dollars; None when no price is known. A configured price counts cached tokens like others."""
     if entry.price_in is not None or entry.price_out is not None:
         return (usage.input_tokens * (entry.price_in or 0.0) + usage.output_tokens * (entry.price_out or 0.0)) / MILLION
     listed = _find_listed(entry, model)
@@ -45,7 +45,7 @@ def find_price(entry: entries.ProviderEntry, model: str) -> Price:
 
 
 def is_known(entry: entries.ProviderEntry, model: str) -> bool:
-    """Whether the bundled price list has this model of the entry's provider."""
+    """Returns whether the bundled price list has this model of the entry's provider."""
     return _find_listed(entry, model) is not None
 
 
@@ -61,7 +61,7 @@ def _to_price_per_million(sample: float | None) -> float | None:
 
 
 def _find_listed(entry: entries.ProviderEntry, model: str) -> "tuple[Provider, ModelInfo] | None":
-    """A server of the user's own is looked up by its address: a model there may have a famous name and no price."""
+    """A server that the user runs is looked up by its address: a model there may have a famous name and no price."""
     from genai_prices import data_snapshot
 
     own_address = entry.base_url != entry.provider.base_url
@@ -91,5 +91,5 @@ def _calculate_price(provider: "Provider", model: "ModelInfo", usage: port.Usage
     try:
         calculated = model.calc_price(counted, provider, genai_request_timestamp=datetime.now(UTC))
     except (LookupError, ValueError):
-        return None  # counts that contradict each other, or a price for something else than tokens
+        return None  # counts that contradict each other, or a price for something other than tokens
     return float(calculated.total_price)

@@ -1,16 +1,13 @@
-"""From whatever a provider's library raises to a `ModelTrouble`: may it pass, is the conversation too long, what can be done.
+"""Translates the exceptions of a provider's library to a `ModelError`: whether it may be temporary, whether the conversation is
+too long, and the remedy; and computes when to retry.
 
-The sentence is for people: one line, bounded, with a remedy where there is one, and never with a key. What a provider says
-is quoted, scrubbed first, because it often knows best.
+The sentence is for people: one line, bounded, with a remedy where one is known, and never with a key. The provider's own message
+is quoted after redaction, because it is often the most precise.
 
-How long a provider asks a client to wait, read from the headers and the body of its refusal. Pure.
-
-Providers spell it in many ways: `Retry-After` in seconds or as an HTTP date, `retry-after-ms`, the reset times of the limits
-that are used up (`x-ratelimit-reset-*`, `anthropic-ratelimit-*-reset`), or a delay in the body.
-
-How long to wait before a failed model call is tried again, and when not to. Pure: it computes and nothing more.
-
-Exponential backoff with full jitter, so that many sessions that failed together do not come back together."""
+Providers state the wait in many ways: `Retry-After` in seconds or as an HTTP date, `retry-after-ms`, the reset times of exhausted
+limits (`x-ratelimit-reset-*`, `anthropic-ratelimit-*-reset`), or a delay in the body. Retries use exponential backoff with full
+jitter, so that many sessions that failed together do not retry together.
+"""
 
 import contextlib
 import email.utils
@@ -39,7 +36,7 @@ _LONGEST_BODY = 8_192
 
 MAY_PASS = frozenset({408, 409, 425, 429, 499, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 
-# Each server has its own words for a conversation that is too long, and few give it a code.
+# Each server has its own message for a conversation that is too long, and few have a code for it.
 _OVERFLOW = re.compile(
     r"context[_ ](?:length|window|size|limit)|maximum (?:context|prompt) length|(?:prompt|input|request) (?:is )?too long"
     r"|request too large"
@@ -52,12 +49,12 @@ _NOT_OVERFLOW = frozenset({401, 402, 403, 404, 405})
 
 
 class ErrorOrigin(Struct, frozen=True):
-    """Who was asked, as far as a trouble has to tell."""
+    """The provider and model of a call, as far as an error has to name them."""
 
     name: str
     model: str
     key_hint: str
-    """Where the key comes from, for somebody who has to look there."""
+    """The source of the key, for a user who has to fix it."""
     base_url: str
     redactor: redact.Redactor
 
@@ -119,7 +116,7 @@ def _translate_response(error: "exceptions.ModelHTTPError", origin: ErrorOrigin)
         return _make_overflow_error(origin, error.body, status)
     match error:
         case exceptions.ModelAuthenticationError() if status == 401 or "API_KEY" in str(error.body):
-            # Not quoted: some repeat the key that they refuse.
+            # The body is not quoted: some providers repeat the key that they refuse.
             return _make_error(origin, "API key refused", hint=origin.key_hint, transient=False, status=status)
         case exceptions.ModelAuthenticationError():
             return _make_error(
@@ -149,7 +146,7 @@ def _is_overflow(status: int, body: object) -> bool:
         return False
     text = _to_text(body)
     if status == 429:
-        return "must be reduced" in text  # larger than a whole minute's limit: waiting does not make it fit
+        return "must be reduced" in text  # larger than a whole minute's limit: waiting does not help
     return status == 413 or _OVERFLOW.search(text) is not None
 
 
@@ -158,7 +155,7 @@ def _make_overflow_error(origin: ErrorOrigin, body: object, status: int | None) 
 
 
 def _translate_unexpected(error: Exception, origin: ErrorOrigin) -> port.ModelError:
-    """The libraries raise all sorts of things over an answer that is not what they expect. The log knows which."""
+    """The libraries raise many different exceptions for an unexpected response. The log has the details."""
     if type(error).__module__.partition(".")[0] in ("httpx2", "httpcore2", "httpx", "anyio", "ssl") or isinstance(error, OSError):
         return make_cut_off_error(origin)
     log.error("%s answered in a way nobody foresaw", origin.name, exc_info=error)
@@ -170,7 +167,7 @@ def _to_text(body: object) -> str:
 
 
 def _quote_body(body: object, origin: ErrorOrigin) -> str:
-    """What the provider said, on one line, without secrets."""
+    """Returns the provider's message, on one line, without secrets."""
     said: object = body
     for _ in range(3):
         if isinstance(said, Mapping):
@@ -179,7 +176,7 @@ def _quote_body(body: object, origin: ErrorOrigin) -> str:
             said = said[0]
     text = " ".join(_to_text(said if isinstance(said, str) else "").split())
     if text.startswith("<"):
-        return ""  # a page for browsers, by whatever stands in front of the provider
+        return ""  # an HTML page of a proxy in front of the provider
     text = origin.redactor.redact_text(text).strip(" .")
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
 
@@ -212,7 +209,7 @@ _LONGEST_VALUE = 100
 
 
 def compute_retry_after(headers: Mapping[str, str], body: str, now: float) -> float | None:
-    """None when the provider names no time that can be read."""
+    """Returns None when the provider names no time that can be parsed."""
     lower = {name.lower(): value.strip()[:_LONGEST_VALUE] for name, value in headers.items()}
     for name, unit in (("retry-after-ms", 1_000.0), ("retry-after", 1.0)):
         if (number := _parse_number(lower.get(name, ""))) is not None:
@@ -225,7 +222,7 @@ def compute_retry_after(headers: Mapping[str, str], body: str, now: float) -> fl
 
 
 def _find_reset(headers: Mapping[str, str], now: float) -> float | None:
-    """When the limits that are used up are reset; if no limit is marked as used up, the first reset of all."""
+    """Returns when the exhausted limits are reset; if no limit is marked as exhausted, the first reset of all."""
     used_up: list[float] = []
     others: list[float] = []
     for wait, remaining in _iterate_resets(headers, now):
@@ -244,7 +241,7 @@ def _iterate_resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[fl
 
 
 def _parse_wait(value: str, now: float) -> float | None:
-    """`6m0s`, `20ms`, seconds, a time of day in seconds or milliseconds, or one in ISO 8601."""
+    """Parses `6m0s`, `20ms`, seconds, a time of day in seconds or milliseconds, or one in ISO 8601."""
     if (number := _parse_number(value)) is not None:
         if number < _EPOCH_SECONDS:
             return number
@@ -272,7 +269,7 @@ _DOUBLINGS = 32
 
 
 _RATE_LIMIT_FACTOR = 5.0
-"""Limits are counted by the minute: without a word of the provider, the waits of one call add up to at least one."""
+"""Limits are counted by the minute: when the provider names no time, the waits of one call add up to at least one."""
 _RATE_LIMIT_JITTER = 0.2
 
 
@@ -280,18 +277,18 @@ class Backoff(Struct, frozen=True):
     """Times are in seconds."""
 
     max_attempts: int = 5
-    """Calls in all, the first one included."""
+    """The number of calls, the first one included."""
     base: float = 1.0
     cap: float = 30.0
     longest_retry_after: float = 600.0
-    """A provider that asks for more patience than this has failed."""
+    """A provider that asks for a longer wait than this counts as failed."""
     longest_pause: float = 900.0
-    """How long one call waits in all for a provider that is paused."""
+    """The most seconds that one call waits in total for a provider that is paused."""
 
     def compute_delay(self, attempt: int, error: port.ModelError, random: Callable[[], float]) -> float | None:
-        """How long to wait after the attempt of this number, the first being 1; None when the call has failed.
+        """Returns the seconds to wait after the attempt of this number, the first being 1; None when the call has failed.
 
-        `random` gives numbers from 0 up to 1.
+        `random` returns numbers from 0 up to 1.
         """
         if not error.transient or attempt >= self.max_attempts:
             return None
@@ -305,5 +302,7 @@ class Backoff(Struct, frozen=True):
         return random() * ceiling
 
     def add_jitter(self, asked: float, random: Callable[[], float]) -> float | None:
-        """Never sooner than asked; a little later each, so that sessions that wait for the same moment do not share it."""
+        """Returns a wait that is never shorter than requested, and a little longer each time, so that sessions that wait for the
+        same moment do not retry at once.
+        """
         return None if asked > self.longest_retry_after else asked + random() * min(self.cap, self.base)

@@ -1,14 +1,12 @@
-"""The providers that we know how to reach: where they are, which variables they are known by, what serves when nobody names
-a model. A table and nothing more.
+"""The table of known providers: their addresses, variables and default models. Most use OpenAI's chat completions API and need no
+separate library.
 
-Most speak OpenAI's chat completions API and need no library of their own.
+Addresses from files and variables are normalized for clients.
 
-Where a server is: what people write in files and variables, made into addresses that a client can use. Pure.
-
-The variables that configure providers: what the daemon was started with, and what the owner's shell has handed over since.
-
-Handed over values live in memory only. One provider's variables all come from one place, so that a key is never sent to an
-address that was set for another one."""
+The variables that configure providers come from the daemon's environment, and from the owner's shell later. Values of the shell
+are kept in memory only. One provider's variables all come from one source, so that a key is never sent to an address that was set
+for another one.
+"""
 
 import ipaddress
 from collections.abc import Mapping
@@ -21,7 +19,7 @@ from switchtower.core import errors
 
 
 class Dialect(StrEnum):
-    """Which API a provider speaks."""
+    """The API that a provider uses."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
@@ -32,13 +30,13 @@ class Provider(Struct, frozen=True, kw_only=True):
     kind: str
     dialect: Dialect = Dialect.OPENAI
     base_url: str | None = None
-    """None where only the user can know."""
+    """None where only the user can know it."""
     url_variable: str | None = None
     key_variables: tuple[str, ...] = ()
-    """The first one set wins."""
+    """The variables for the key; the first one set is used."""
     needs_key: bool = True
     model: str | None = None
-    """Serves when nobody names one."""
+    """The default model."""
     price_list: str | None = None
     """Its name in the bundled price list."""
 
@@ -46,7 +44,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 class ProviderLibrary(Struct, frozen=True):
     module: str
     extra: str | None = None
-    """The extra of ours that brings it; None for what we always bring."""
+    """The optional dependency that it needs; None when it is always installed."""
 
 
 LIBRARIES = {
@@ -56,7 +54,7 @@ LIBRARIES = {
 }
 
 DEMO = "demo"
-"""Always there and needs nothing; no row of the table, because there is nothing to reach."""
+"""The demo is always available and needs nothing; it is not a row of the table, because it has no server."""
 
 COMPATIBLE = "openai-compatible"
 OLLAMA = "ollama"
@@ -144,17 +142,19 @@ _ALL = (
 )
 
 PROVIDERS = {provider.kind: provider for provider in _ALL}
-"""In the order in which they are preferred when several could serve."""
+"""The providers in the order of preference when several are usable."""
 
 
 OLLAMA_PORT = 11434
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 _LOCAL = frozenset({"ollama", "vllm", "lmstudio"})
-"""Servers whose API is always under `/v1`, which people forget to write."""
+"""Servers whose API is always under `/v1`, which users often omit."""
 
 
 def find_address_problem(address: str) -> str | None:
-    """Why this is no address of a server; None when it is one. Never repeats it: there may be a password in it."""
+    """Returns the reason why this is not the address of a server; None when it is one. Never repeats it: it may contain a
+    password.
+    """
     try:
         parts = urlsplit(address.strip())
         port_is_fine = parts.port is None or parts.port > 0
@@ -170,7 +170,7 @@ def find_address_problem(address: str) -> str | None:
 
 
 def normalize_address(address: str, kind: str) -> str:
-    """The address in one spelling, as a client wants it."""
+    """Returns the address in one spelling, as a client needs it."""
     parts = urlsplit(address.strip())
     path = parts.path.rstrip("/")
     if not path and kind in _LOCAL:
@@ -179,7 +179,9 @@ def normalize_address(address: str, kind: str) -> str:
 
 
 def parse_ollama_host(host: str) -> str:
-    """What `OLLAMA_HOST` means to Ollama: scheme and port may be missing, and where a server listens everywhere is here."""
+    """Interprets `OLLAMA_HOST` as Ollama does: scheme and port may be missing, and a server that listens on all interfaces is
+    local.
+    """
     scheme, separator, rest = host.strip().strip("\"'").partition("://")
     if not separator:
         scheme, rest = "http", scheme
@@ -193,12 +195,12 @@ def parse_ollama_host(host: str) -> str:
 
 
 def mask_query(address: str | None) -> str:
-    """For people: without a query, which may hold a key."""
+    """Returns the address for people: without a query, which may contain a key."""
     return (address or "").partition("?")[0]
 
 
 def is_loopback(address: str) -> bool:
-    """This machine: no proxy stands between."""
+    """Returns whether the address is this machine: no proxy is in between."""
     name = urlsplit(address).hostname or ""
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -230,11 +232,11 @@ _BY_PROVIDER = {
 }
 _PROVIDER_OF = {name: kind for kind, names in _BY_PROVIDER.items() for name in names}
 NAMES = frozenset(_PROVIDER_OF)
-"""Nothing else is handed over."""
+"""The only variables that a shell may pass."""
 
 
 def select_provider_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The provider variables that a process has and that can be handed over."""
+    """Returns the provider variables that a process has and may pass to the daemon."""
     found = {name: environ.get(name, "").strip() for name in sorted(NAMES)}
     return {name: value for name, value in found.items() if _is_plain(value)}
 
@@ -245,7 +247,7 @@ def _is_plain(value: str) -> bool:
 
 class ProviderVariables:
     def __init__(self, environ: Mapping[str, str], place: str = "the daemon's environment") -> None:
-        """`place` is whose environment this is, for people."""
+        """`place` names the source of this environment, for people."""
         self._place = place
         self.started_with = dict(environ)
         self._handed_over: dict[str, dict[str, str]] = {}
@@ -255,7 +257,9 @@ class ProviderVariables:
         return f"ProviderVariables({', '.join(self._handed_over)})"  # the values are keys
 
     def add_shell_variables(self, given: Mapping[str, str]) -> bool:
-        """Takes what a shell has set; whether that changes something. Raises `InvalidCommand`, which repeats no value."""
+        """Takes the variables that a shell has set; returns whether that changes anything. Raises `InvalidCommand`, which repeats
+        no value.
+        """
         for name, value in given.items():
             if name not in NAMES:
                 raise errors.InvalidCommand("only variables of the known providers can be handed over", hint="see docs/models.md")
@@ -270,6 +274,6 @@ class ProviderVariables:
         return self.current != before
 
     def describe_source(self, name: str) -> str:
-        """Where a variable's value comes from, for people."""
+        """Returns the source of a variable's value, for people."""
         is_handed_over = name in self._handed_over.get(_PROVIDER_OF.get(name, ""), {})
         return SHELL if is_handed_over else self._place

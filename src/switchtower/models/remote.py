@@ -1,12 +1,13 @@
-"""A model somewhere else, asked through pydantic-ai's direct streaming API. Text and thinking pass on as they come; calls,
-usage and what is to be handed back come at the end, when they are whole.
+"""A remote model, called through pydantic-ai's direct streaming API. Text and thinking are passed on as they arrive; calls, usage
+and carried data come at the end, when they are complete.
 
-A stream that ends before the provider said that it is done is trouble, however well it reads. Closing the stream closes the
-connection at once. Nothing is tried twice here, but for a limit of the answer's length that the provider does not take: no word
-was said then, and the call is made again with a smaller one.
+A stream that ends before the provider marks it as done is an error, however complete it reads. Closing the stream closes the
+connection at once. Nothing is retried here, except when the provider refuses the requested output limit: no output was sent then,
+and the call is made again with a smaller limit.
 
-Keeps a stream's text encodable. Some servers cut a character between two deltas, and JSON lets half of one through;
-a half is no text, and the journal holds only text."""
+The stream's text stays encodable. Some servers cut a character between two deltas, and JSON lets a lone surrogate through; the
+journal stores only valid text.
+"""
 
 import asyncio
 import contextlib
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 
 
 LONGEST_MESSAGE = 16 * 1_048_576
-"""Characters, arguments of calls included."""
+"""The most characters, arguments of calls included."""
 
 _SILENCES = 10
-"""A provider may show signs of life without saying anything, as some do while they think; not for ever."""
+"""A provider may send keep-alives without content, as some do while the model thinks, but only for this many timeouts."""
 _THINKING_TIMEOUT_FACTOR = 5
-"""Some think in silence, and more thinking is more silence."""
+"""Some models think without output, and more thinking takes longer."""
 _DEEP_THOUGHT = ("high", "xhigh")
 _CHARACTERS_A_TOKEN = 4
 _SAFE_OUTPUT = 4_096
-"""Tokens of one answer that every model in use can give."""
+"""The tokens of one answer that every model in use supports."""
 _ABOUT_THE_LIMIT = re.compile(r"max_?(?:completion_|output_|new_)?tokens|maxOutputTokens|completion", re.IGNORECASE)
 _CONTEXT_FULL = "model_context_window_exceeded"
 
@@ -57,7 +58,7 @@ class RemoteModel:
         self._context_window = context_window
         self._on_refused_key = on_refused_key
         self._most_output: int | None = None
-        """The longest answer that the provider lets a call ask for, once it has refused a longer one."""
+        """The longest answer that the provider accepts in a request, once it has refused a longer one."""
         self._by = f"{entry.endpoint} {model.model_name}"
         self._encoder = request_encoder.ConversationEncoder(entry.provider.dialect, self._by, model.system, model.profile)
 
@@ -100,7 +101,7 @@ class RemoteModel:
         level = request.thinking or self._entry.thinking
         settings = self._make_settings(level)
         if limit is not None and self._entry.provider.dialect is Dialect.OPENAI and self._entry.provider.kind != "openai":
-            settings["extra_body"] = {"max_tokens": limit}  # OpenAI's newer name for it is not known everywhere
+            settings["extra_body"] = {"max_tokens": limit}  # OpenAI's newer name for it is not supported everywhere
         elif limit is not None:
             settings["max_tokens"] = limit
         history = self._encoder.encode(request.conversation)
@@ -136,7 +137,7 @@ class RemoteModel:
                 yield self._estimate_usage(answer, request)  # the provider counts what it sent, too
             if trouble.status == 401:
                 self._on_refused_key()
-            # Not chained: what the libraries raise holds requests, and those hold keys.
+            # Not chained: the libraries' exceptions contain requests, and those contain keys.
             raise trouble from None
 
     def _make_settings(self, level: str | None) -> Any:
@@ -156,7 +157,7 @@ class RemoteModel:
     def _finish_message(
         self, answer: "_MessageBuilder", response: "StreamedResponse", request: port.CompletionRequest
     ) -> Iterator[port.Part]:
-        """What is known only when all has been said. Raises `ModelTrouble` when that was not all."""
+        """Yields the parts that are known only at the end. Raises `ModelError` when the message is incomplete."""
         details = response.provider_details or {}
         reason = details.get("finish_reason")
         if response.finish_reason == "content_filter":
@@ -198,7 +199,7 @@ class RemoteModel:
 
 
 class _MessageBuilder:
-    """Gathers one message from its events."""
+    """Builds one message from its events."""
 
     def __init__(self, origin: provider_errors.ErrorOrigin) -> None:
         self._origin = origin
@@ -207,7 +208,7 @@ class _MessageBuilder:
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._lengths: dict[int, int] = {}
-        """Characters that each part has put out so far, by its index."""
+        """The characters that each part has emitted so far, by its index."""
         self.size = 0
 
     def take(self, event: "messages.ModelResponseStreamEvent") -> port.Part | None:
@@ -230,7 +231,7 @@ class _MessageBuilder:
         return None
 
     def take_rest(self) -> Iterator[port.Part]:
-        """Halves of characters that nothing followed."""
+        """Yields lone surrogates that nothing followed."""
         if left := self._thinking.close():
             yield port.ThinkingPart(left)
         if left := self._text.close():
@@ -277,7 +278,7 @@ def _make_call(part: "messages.ToolCallPart", tools: dict[str, str], *, at_limit
     try:
         args = msgspec.json.decode(part.args) if isinstance(part.args, str) and part.args.strip() else part.args or {}
         if isinstance(args, dict):
-            msgspec.json.encode(args)  # what cannot be written down cannot be run
+            msgspec.json.encode(args)  # arguments that cannot be encoded cannot be run
             return port.ToolCallPart(tool, args)
         problem = "the arguments are not a JSON object"
     except RecursionError:
@@ -290,7 +291,7 @@ def _make_call(part: "messages.ToolCallPart", tools: dict[str, str], *, at_limit
 
 
 def _find_lower_limit(error: port.ModelError, limit: int) -> int | None:
-    """A length of the answer that the provider may take, after it has refused this one; None when that was not its reason."""
+    """Returns an output limit that the provider may accept, after it has refused this one; None when that was not its reason."""
     if error.status not in (400, 413, 422) or limit <= _SAFE_OUTPUT or not _ABOUT_THE_LIMIT.search(error.message):
         return None
     named = [int(number) for number in re.findall(r"\d{3,9}", error.message)]
@@ -298,7 +299,7 @@ def _find_lower_limit(error: port.ModelError, limit: int) -> int | None:
 
 
 _NOT_KEPT = ("citations", "annotations", "raw_content", "logprobs")
-"""Large, and nobody asks for them again."""
+"""Fields that are large and never needed again."""
 
 
 def _collect_extras(details: Any, **marks: str | None) -> dict[str, Any]:
@@ -309,7 +310,7 @@ def _collect_extras(details: Any, **marks: str | None) -> dict[str, Any]:
 
 
 def _estimate_size(request: port.CompletionRequest) -> int:
-    """Characters that went in, roughly."""
+    """Estimates the characters of the input."""
     said = sum(len(message.text) + sum(len(str(call.args)) for call in message.calls) for message in request.conversation)
     pictured = sum(len(message.images) for message in request.conversation) * port.TOKENS * _CHARACTERS_A_TOKEN
     return (
@@ -321,12 +322,12 @@ _HIGH = ("\ud800", "\udbff")
 
 
 class SurrogateRepairer:
-    """For one text that arrives in pieces. A first half waits for its second; a half that stays alone becomes U+FFFD."""
+    """Repairs one text that arrives in pieces. A high surrogate waits for its low one; a lone surrogate becomes U+FFFD."""
 
     def __init__(self) -> None:
         self._half = ""
         self.changed = False
-        """Something was not passed on just as it came."""
+        """A piece was not passed on unchanged."""
 
     def feed(self, piece: str) -> str:
         if not self._half and _is_encodable(piece):

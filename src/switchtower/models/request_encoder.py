@@ -1,13 +1,12 @@
-"""What a provider wants handed back with a message: signatures of its thinking, marks on its calls. Packed small.
+"""Encodes a request as the library's own messages, tools and settings. It sends nothing.
 
-A message's texts are in the conversation already, so a carry holds only how they are divided into parts and what stands
-beside each part. It is used for the endpoint and model that made it, and only while the texts are what they were: a secret
-hidden in them since makes a signature worthless.
+Names of tools and ids of calls are spelled so that every provider accepts them; an empty text, which some refuse, is replaced by
+words; and a call without a result, or a result without its call, which all refuse, is never sent.
 
-From a `Request` to the library's own messages, tools and settings. It sends nothing.
-
-Names of tools and ids of calls are spelled so that every provider takes them; an empty text, which some refuse, is said in
-words; and a call without a result, or a result without its call, which all refuse, does not get out."""
+A carry is the data that a provider needs back with a message: signatures of its thinking, marks on its calls. The texts are in
+the conversation already, so a carry has only their division into parts and the data beside each part. It is used for the endpoint
+and model that made it, and only while the texts are unchanged: a secret that was redacted since makes a signature worthless.
+"""
 
 import hashlib
 import re
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 LONGEST = 262_144
-"""Bytes. What is larger is not kept; the conversation goes on without."""
+"""The most bytes. A larger carry is not kept; the conversation continues without it."""
 
 
 class CarryPiece(Struct, frozen=True, array_like=True):
@@ -36,7 +35,7 @@ class CarryPiece(Struct, frozen=True, array_like=True):
 
     kind: str
     length: int = 0
-    """Characters of the message's text or thinking."""
+    """The characters of the message's text or thinking."""
     extras: dict[str, Any] = {}
     """The part's `id`, `signature` and `details`, as far as it has them."""
 
@@ -49,7 +48,7 @@ class PackedCarry(Struct, frozen=True):
 
 
 class CarriedPart(Struct, frozen=True):
-    """A piece together with what it is a piece of."""
+    """A piece together with its content."""
 
     kind: str
     text: str = ""
@@ -58,7 +57,7 @@ class CarriedPart(Struct, frozen=True):
 
 
 def pack_carry(by: str, text: str, thinking: str, pieces: Sequence[CarryPiece]) -> dict[str, Any] | None:
-    """None when there is nothing worth keeping, or nothing that can be kept."""
+    """Returns None when there is nothing worth keeping, or nothing that can be kept."""
     if not any(piece.extras for piece in pieces):
         return None
     carried = PackedCarry(by, _compute_checksum(text, thinking), list(pieces))
@@ -73,7 +72,9 @@ def pack_carry(by: str, text: str, thinking: str, pieces: Sequence[CarryPiece]) 
 
 
 def iterate_parts(message: engine.Message, by: str) -> Iterator[CarriedPart]:
-    """The parts of an assistant message, for whoever is asked now. Thinking is handed back only with a carry of their own."""
+    """Yields the parts of an assistant message, for this endpoint and model. Thinking is sent back only with a carry that they
+    made.
+    """
     carried = _unpack(message.carry, by)
     if carried is None or sum(piece.kind == "call" for piece in carried.pieces) != len(message.calls):
         yield CarriedPart("text", message.text)
@@ -102,7 +103,7 @@ def _unpack(data: dict[str, Any] | None, by: str) -> PackedCarry | None:
     try:
         carried = msgspec.convert(data, PackedCarry)
     except msgspec.ValidationError:
-        return None  # by an older version of us, or by nobody we know
+        return None  # by an older version of the daemon, or of unknown origin
     return carried if all(piece.kind in ("text", "thinking", "call") for piece in carried.pieces) else None
 
 
@@ -119,7 +120,9 @@ _STRANGE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def encode_tool_name(name: str) -> str:
-    """As every provider takes it. A model that invents a tool may call it anything, and is told so under this name."""
+    """Returns a name that every provider accepts. A model may call an invented tool by any name, and gets the error under this
+    one.
+    """
     return _STRANGE.sub("_", name)[:_LONGEST_TOOL_NAME] or "unnamed"
 
 
@@ -130,7 +133,7 @@ def encode_parameters(request: port.CompletionRequest) -> "ModelRequestParameter
 
     return ModelRequestParameters(
         function_tools=[
-            # Strictness is for schemas written with it in mind; those of others' tools are not.
+            # Strictness is for schemas that were written for it; those of foreign tools are not.
             ToolDefinition(
                 name=encode_tool_name(tool.name),
                 description=tool.description,
@@ -144,13 +147,13 @@ def encode_parameters(request: port.CompletionRequest) -> "ModelRequestParameter
 
 
 class ConversationEncoder:
-    """Tells a conversation in the library's messages, for one model."""
+    """Encodes a conversation as the library's messages, for one model."""
 
     def __init__(self, dialect: Dialect, by: str, system: str, profile: Mapping[str, Any]) -> None:
         self._dialect = dialect
         self._by = by
         self._system = system
-        """The library's name for the provider, which it wants on what the provider is to get back."""
+        """The library's name for the provider, which must be on data that the provider gets back."""
         self._id_length: int | None = profile.get("tool_call_id_length")
         self._thinking_field: str | None = profile.get("openai_chat_thinking_field")
 
@@ -192,7 +195,7 @@ class ConversationEncoder:
                 yield messages.TextPart(part.text, **known)
 
     def _can_return_thinking(self, thinking: CarriedPart) -> bool:
-        """Whether there is a place of its own for it; without one the library would mix it into the text."""
+        """Returns whether the API has a separate field for it; without one the library would mix it into the text."""
         if self._dialect is not Dialect.OPENAI or thinking.extras.get("details"):
             return True
         field = thinking.extras.get("id")
@@ -202,7 +205,7 @@ class ConversationEncoder:
         from pydantic_ai import messages
 
         text = _replace_blank(message.text)
-        # OpenAI's API has no mark for an error, and the library's way of saying it is harder to read than this.
+        # OpenAI's API has no mark for an error, and the library's wording is harder to read than this.
         in_words = message.is_error and self._dialect is Dialect.OPENAI
         return messages.ToolReturnPart(
             tool_name=encode_tool_name(message.tool or ""),
@@ -226,7 +229,7 @@ def _encode_user(message: engine.Message) -> "messages.UserPromptPart":
     for image in message.images:
         if port.find_image_problem(image) is None:
             content.append(messages.BinaryContent(port.decode_image(image), media_type=image.media_type))
-        else:  # an old one: its own run has failed for it, later ones must not
+        else:  # an old message: its own run failed because of it, later runs must not
             content.append(UNREADABLE_PICTURE)
     return messages.UserPromptPart(content=content)
 
@@ -236,7 +239,7 @@ def _replace_blank(text: str) -> str:
 
 
 def _pair_calls_with_results(conversation: Sequence[engine.Message]) -> Iterator[engine.Message]:
-    """Each assistant message with the results of its calls right behind it, all of them and no others."""
+    """Yields each assistant message with the results of its calls right behind it, all of them and no others."""
     waiting: dict[str, str] = {}
     for message in conversation:
         if message.role == "tool":

@@ -1,7 +1,7 @@
-"""The models that a server lists itself, kept for a short time. A name that is not among them is refused before it is used.
+"""The models that a server lists itself, cached for a short time. A name that is not in the list is refused before it is used.
 
-A server is asked on a thread, shortly, and without redirects, because its key goes along. What cannot be asked has no list: its
-names are taken as they come.
+A server is queried on a thread, with a short timeout, and without redirects, because the request has its key. A server that
+cannot be queried has no list: its names are accepted unchecked.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from switchtower.models import entries
 from switchtower.models.providers import Dialect
 
 LIST_TIMEOUT = 3.0
-"""Seconds for a server to answer."""
+"""The seconds for a server to answer."""
 FRESH = 300.0
-"""Seconds for which a list is good."""
+"""The seconds for which a list is valid."""
 FRESH_FAILURE = 15.0
-"""Seconds after which a server without a list is asked again."""
+"""The seconds after which a server without a list is queried again."""
 FRESH_REFUSAL = 2.0
-"""Seconds for which a list is good enough to refuse a name."""
+"""The seconds for which a list is fresh enough to refuse a name."""
 MOST_MODELS = 2_000
 _MOST_BYTES = 4 * 1_048_576
 _MOST_NEAREST = 5
@@ -34,7 +34,7 @@ _LEAST_LIKENESS = 0.4
 _ANTHROPIC_VERSION = "2023-06-01"
 _DATE = re.compile(r"\d{4}(?:-?\d{2}){0,2}")
 _EMBEDS = ("embed", "bert", "rerank")
-"""Parts of the names of models that answer nothing."""
+"""Parts of the names of models that generate no text."""
 
 
 class _CachedModels(Struct, frozen=True):
@@ -42,7 +42,7 @@ class _CachedModels(Struct, frozen=True):
     asked_at: float
 
     def is_fresh(self, now: float, model: str | None) -> bool:
-        """A list that lacks the wanted model is good for a moment only: the model may have been installed since."""
+        """A list that lacks the wanted model is valid for a moment only: the model may have been installed since."""
         if self.names is None:
             return now < self.asked_at + FRESH_FAILURE
         lacks = model is not None and not has_model(self.names, model)
@@ -61,16 +61,16 @@ class ServerModels:
         return kept is not None and kept.is_fresh(self._clock(), model)
 
     def get_names(self, entry: entries.ProviderEntry) -> tuple[str, ...] | None:
-        """As the server listed them last; None when it has no list, or has not been asked."""
+        """Returns the names that the server listed last; None when it has no list, or has not been queried."""
         kept = self._cached.get(entry.name)
         return kept.names if kept is not None else None
 
     def get_first(self, entry: entries.ProviderEntry) -> str | None:
-        """The first model of the list that can hold a conversation."""
+        """Returns the first model of the list that can hold a conversation."""
         return next((name for name in self.get_names(entry) or () if not any(part in name.lower() for part in _EMBEDS)), None)
 
     async def refresh(self, entry: entries.ProviderEntry, key: str | None) -> None:
-        """Asks the server. Callers that ask at once share one request."""
+        """Queries the server. Concurrent callers share one request."""
         asking = self._asking.get(entry.name)
         if asking is None:
             asking = self._asking[entry.name] = asyncio.create_task(self._fetch_names(entry, key), name=f"models of {entry.name}")
@@ -78,7 +78,7 @@ class ServerModels:
         await asyncio.wait({asking})
 
     def forget(self, name: str) -> None:
-        """The entry of this name has changed: its server is asked again."""
+        """Drops the list of an entry that has changed, so that its server is queried again."""
         self._cached.pop(name, None)
 
     async def close(self) -> None:
@@ -96,7 +96,7 @@ class ServerModels:
 
 
 def make_request(entry: entries.ProviderEntry, key: str | None) -> tuple[str, dict[str, str]]:
-    """The address of an entry's list, and the headers to ask it with."""
+    """Returns the address of an entry's list, and the headers for the request."""
     assert entry.base_url is not None, "an entry that can be used knows where"
     headers = dict(entry.headers)
     match entry.provider.dialect:
@@ -117,7 +117,7 @@ def make_request(entry: entries.ProviderEntry, key: str | None) -> tuple[str, di
 
 
 def fetch_list(url: str, headers: Mapping[str, str], timeout_s: float) -> tuple[str, ...] | None:
-    """The names of a list; None when nothing there has one, and empty when the server keeps it to itself. Blocks."""
+    """Returns the names of a list; None when the server has none, and empty when the server refuses access to it. Blocks."""
     try:
         parts = urlsplit(url)
         secure = parts.scheme == "https"
@@ -139,7 +139,7 @@ def fetch_list(url: str, headers: Mapping[str, str], timeout_s: float) -> tuple[
 
 
 def _parse_names(answer: Any) -> tuple[str, ...] | None:
-    """OpenAI's and Anthropic's `data[].id`, Google's and Ollama's `models[].name`."""
+    """Parses OpenAI's and Anthropic's `data[].id`, Google's and Ollama's `models[].name`."""
     if not isinstance(answer, dict) or not {"data", "models"} & answer.keys():
         return None
     listed = answer.get("data") or answer.get("models")
@@ -154,7 +154,7 @@ def _parse_names(answer: Any) -> tuple[str, ...] | None:
 
 
 def has_model(names: Sequence[str], wanted: str) -> bool:
-    """Whether a server that lists these names has the model. Aliases without a date, a tag or a variant count."""
+    """Returns whether a server that lists these names has the model. Aliases without a date, a tag or a variant count."""
     wanted = wanted.removeprefix("models/").lower()
     base = wanted.partition(":")[0].removesuffix("-latest")
     for name in (name.lower() for name in names):
@@ -166,7 +166,7 @@ def has_model(names: Sequence[str], wanted: str) -> bool:
 
 
 def find_nearest(names: Sequence[str], wanted: str) -> list[str]:
-    """The names of the list that are most like this one; the first ones when none is."""
+    """Returns the names of the list that are most similar to this one; the first ones when none is."""
     by_lower = {name.lower(): name for name in reversed(names)}
     close = difflib.get_close_matches(wanted.lower()[: entries.LONGEST_NAME], by_lower, _MOST_NEAREST, _LEAST_LIKENESS)
     return [by_lower[name] for name in close] or list(names[:_MOST_NEAREST])

@@ -1,7 +1,8 @@
-"""One POST to somewhere else: in a thread, with a limit of time, and to exactly the address that was named. No redirect is
-followed: it could lead anywhere, and what is sent is for one address alone.
+"""Delivers notifications by HTTP POST, as JSON for programs or in ntfy's form.
 
-Notifications to an address of the owner's choice: as JSON for programs, or as ntfy's topics want them."""
+A POST runs in a thread, has a time limit, and goes to exactly the address that was named. No redirect is followed: it could lead
+anywhere, and the content is for one address alone.
+"""
 
 import asyncio
 import http.client
@@ -24,7 +25,7 @@ _RETRYABLE_STATUSES = frozenset({408, 425, 429})
 
 
 async def post_notification(url: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float = TIMEOUT) -> int:
-    """The status, which is a success. Raises `Undelivered`."""
+    """Returns the status, which is a success. Raises `DeliveryFailed`."""
     try:
         async with asyncio.timeout(2 * timeout_s):  # each step has its own limit; together they may take no longer than this
             status, retry_after = await run_in_detached_thread(
@@ -71,7 +72,7 @@ _NTFY_PRIORITY = {notifier.DECISION: "4", notifier.FINISHED: "3", notifier.FAILE
 
 
 class WebhookChannel:
-    """Implements `notify.Channel`."""
+    """Implements `notifier.NotificationChannel`."""
 
     def __init__(self, url: str, format_: str) -> None:
         self._url = url
@@ -82,7 +83,7 @@ class WebhookChannel:
         return f"the webhook at {urlsplit(self._url).hostname}"
 
     def __repr__(self) -> str:
-        """Without the path: with many services that is the secret."""
+        """Leaves out the path: with many services it is the secret."""
         return f"Webhook({urlsplit(self._url).hostname!r})"
 
     async def send(self, notification: notifier.Notification) -> None:
@@ -123,7 +124,7 @@ def _make_ntfy_headers(notification: notifier.Notification) -> dict[str, str]:
 
 
 def _encode_header(text: str) -> str:
-    """As it is where a header can hold it; otherwise in RFC 2047's words, which ntfy reads."""
+    """Returns the text itself if a header can hold it; otherwise encoded by RFC 2047, which ntfy reads."""
     if text.isascii() and text.isprintable():
         return text
     return f"=?UTF-8?B?{b64encode(text.encode()).decode()}?="

@@ -1,5 +1,5 @@
-"""A message that only one browser can read, and the proof of who sends it: RFC 8291 and RFC 8292 on the `cryptography` library.
-Pure but for that import and the randomness that is handed in."""
+"""Encrypts a message for one browser, and proves its sender: RFC 8291 and RFC 8292 with the `cryptography` library. Pure but for
+that import; the randomness is passed in."""
 
 import hashlib
 import hmac
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 RECORD = 4_096
 MAX_PLAINTEXT_BYTES = RECORD - 16 - 1 - 86
-"""Bytes of a message that fit one record, with its head."""
+"""Bytes of a message that fit into one record, with its header."""
 _TOKEN_SECONDS = 12 * 3_600
 
 
@@ -42,7 +42,7 @@ def decode_pem(pem: str) -> Any:
 
 
 def encode_public_key(key: Any) -> bytes:
-    """The public half of a private key, as an uncompressed point."""
+    """Returns the public half of a private key, as an uncompressed point."""
     from cryptography.hazmat.primitives import serialization as forms
 
     point: bytes = key.public_key().public_bytes(forms.Encoding.X962, forms.PublicFormat.UncompressedPoint)
@@ -50,7 +50,7 @@ def encode_public_key(key: Any) -> bytes:
 
 
 def check_keys(p256dh: str, auth: str) -> None:
-    """Raises ValueError for what no browser can have made."""
+    """Raises ValueError for keys that no browser can have made."""
     _decode_point(decode_base64url(p256dh))
     if len(decode_base64url(auth)) != 16:
         raise ValueError("`auth` is not of 16 bytes")
@@ -63,14 +63,15 @@ def _decode_point(data: bytes) -> Any:
 
 
 def encrypt_message(message: bytes, p256dh: bytes, auth: bytes, *, key: Any, salt: bytes) -> bytes:
-    """The body of a push message in `aes128gcm`. `key` is a fresh private key for this message alone, `salt` 16 random bytes."""
+    """Returns the body of a push message in `aes128gcm`. `key` is a fresh private key for this message alone, `salt` 16 random
+    bytes."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     assert len(message) <= MAX_PLAINTEXT_BYTES, "one record holds it"
     ours = encode_public_key(key)
     shared = key.exchange(ec.ECDH(), _decode_point(p256dh))
-    # RFC 8291, section 3.4: the two public keys and the browser's secret go into the key of the content.
+    # RFC 8291, section 3.4: the content key is derived from the two public keys and the browser's secret.
     material = _expand_key(_compute_hmac(auth, shared), b"WebPush: info\0" + p256dh + ours, 32)
     secret = _compute_hmac(salt, material)
     content_key = _expand_key(secret, b"Content-Encoding: aes128gcm\0", 16)
@@ -80,7 +81,7 @@ def encrypt_message(message: bytes, p256dh: bytes, auth: bytes, *, key: Any, sal
 
 
 def make_authorization(endpoint: str, key: Any, *, contact: str, now: float) -> str:
-    """RFC 8292: who sends, to whom, until when."""
+    """RFC 8292: the sender, the audience and the expiry, signed."""
     import jwt
 
     parts = urlsplit(endpoint)

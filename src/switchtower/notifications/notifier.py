@@ -1,7 +1,8 @@
-"""Tells people of what waits for them and of what has ended, also when no page is open. Watches the tower and never holds it up:
-what cannot be sent in time is dropped, and the log says how much.
+"""Notifies users of pending decisions and ended runs, even when no page is open. It watches the runtime and never blocks it:
+notifications that cannot be sent in time are dropped, and the log has their number.
 
-Notifications as the daemon's other parts see them: made from the settings, and loaded only where somebody wants them."""
+The daemon makes it from the settings, and loads it only if notifications are configured.
+"""
 
 import asyncio
 import logging
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 100
-"""For one address; the oldest make room."""
+"""Notifications that wait for one address; the oldest are dropped."""
 ATTEMPTS = 5
 MAX_RETRY_DELAY = 60.0
 MAX_TEXT_LENGTH = 500
@@ -44,11 +45,11 @@ class Notification(Struct, frozen=True, kw_only=True):
     host: str | None
     tool: str
     request: str | None
-    """The id of what waits for an answer: an approval's or a dialog's."""
+    """The id of the pending approval or dialog."""
     place: str
-    """Of the session in the page."""
+    """The path of the session in the page."""
     site: str | None
-    """Where people reach the page, if somebody said so."""
+    """The public address of the page, if it is configured."""
     at_ms: int
 
     @property
@@ -57,7 +58,7 @@ class Notification(Struct, frozen=True, kw_only=True):
 
     @property
     def tag(self) -> str:
-        """What is told once more replaces what was told before."""
+        """A later notification with the same tag replaces the earlier one."""
         return self.request or self.session_id
 
 
@@ -66,7 +67,7 @@ def make_session_path(session_id: str) -> str:
 
 
 class DeliveryFailed(Exception):
-    """Why something was not taken. Never names the whole address, which may hold a secret."""
+    """A notification was not accepted. The error never contains the whole address, which may hold a secret."""
 
     def __init__(self, problem: str, *, again: bool, after: float | None = None) -> None:
         super().__init__(problem)
@@ -77,11 +78,11 @@ class DeliveryFailed(Exception):
 class NotificationChannel(Protocol):
     @property
     def name(self) -> str:
-        """For the log."""
+        """The channel's name in the log."""
         ...
 
     async def send(self, notification: Notification) -> None:
-        """Raises `Undelivered`."""
+        """Raises `DeliveryFailed`."""
         ...
 
 
@@ -104,7 +105,7 @@ class Notifier:
         self._lines = [_ChannelQueue(channel, first_pause) for channel in channels]
 
     def on_event(self, session: Session, event: events.AnyEvent) -> None:
-        """For the runtime's watchers."""
+        """The runtime's watcher."""
         match event:
             case events.ApprovalRequested():
                 asked = summarize_approval(event.approval)
@@ -117,7 +118,7 @@ class Notifier:
             case events.RunCompleted(outcome=events.Outcome.FAILED):
                 self._notify(FAILED, session, "Failed", event.summary)
             case _:
-                pass  # what somebody cancelled or denied is no news to people
+                pass  # the user that cancelled or denied it knows already
 
     def _notify(self, kind: str, session: Session, title: str, text: str, tool: str = "", request: str | None = None) -> None:
         if kind not in self._enabled_kinds:
@@ -147,7 +148,7 @@ class Notifier:
 
 
 class _ChannelQueue:
-    """One channel and what waits for it. Its task is there only while something does."""
+    """One channel and its waiting notifications. Its task exists only while there are any."""
 
     def __init__(self, channel: NotificationChannel, first_pause: float) -> None:
         self._channel = channel
@@ -196,7 +197,7 @@ class _ChannelQueue:
 
 
 def make_web_push(settings: config.Settings, shared: "SubscriptionStore | None" = None) -> "WebPushChannel | None":
-    """None where nobody wants it. `shared` is where several nodes keep what belongs to all. Raises `ConfigError`."""
+    """Returns None when Web Push is off. `shared` is the store that several nodes share. Raises `ConfigError`."""
     if not settings.web_push:
         return None
     from switchtower.notifications import web_push
@@ -209,7 +210,7 @@ def make_web_push(settings: config.Settings, shared: "SubscriptionStore | None" 
 def make_notifier(
     settings: config.Settings, runtime: Runtime, redactor: redact.Redactor, push: "WebPushChannel | None"
 ) -> "Notifier | None":
-    """It watches from now on. None where there is nobody to be told."""
+    """Makes a notifier, which watches from now on. Returns None when there is no channel."""
     if not settings.notify_webhook and push is None:
         return None
     from switchtower.notifications import delivery

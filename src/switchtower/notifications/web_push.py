@@ -1,7 +1,8 @@
-"""Where the keys and subscriptions of Web Push are kept: a folder of the owner's, or what several nodes share.
+"""Sends notifications to subscribed browsers, through their vendors' push services (Web Push). A service sees the time and the
+length of a message, but not its content.
 
-Notifications to browsers that subscribed, through their makers' push services (Web Push). A service sees when something is
-sent and how long it is, and nothing of what it says. Keys and subscriptions are kept for the owner's eyes only."""
+Keys and subscriptions are kept in one of the owner's folders, readable only by the owner, or in a store that several nodes share.
+"""
 
 import asyncio
 import contextlib
@@ -28,19 +29,19 @@ class SubscriptionStore(Protocol):
     async def read(self, name: str) -> bytes | None: ...
 
     async def update(self, name: str, update: Callable[[bytes | None], bytes]) -> None:
-        """Nobody else changes it between what `update` is given and what it gives."""
+        """The update is atomic: no other change happens between reading and writing the value."""
         ...
 
 
 class FolderSubscriptionStore:
-    """Implements `Shelf` for a daemon that is alone."""
+    """Implements `SubscriptionStore` for a single daemon."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = asyncio.Lock()
 
     async def get_or_create(self, name: str, make: Callable[[], bytes]) -> bytes:
-        async with self._lock:  # two who came first together would make two
+        async with self._lock:  # two concurrent first callers would make two
             kept = await asyncio.to_thread(atomic_write.read_or_create_private, self._folder / name, lambda: make().decode())
             return kept.encode()
 
@@ -67,7 +68,7 @@ _DEFAULT_CONTACT = "mailto:nobody@localhost.invalid"
 
 
 class InvalidSubscription(Exception):
-    """A subscription that cannot be taken: why, and what to do."""
+    """A subscription was refused; the error has the cause and the remedy."""
 
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(f"{message}; hint: {hint}")
@@ -83,7 +84,7 @@ class PushSubscription(Struct, frozen=True):
     added_at_ms: int
 
     def __repr__(self) -> str:
-        """Without the endpoint: whoever has it can send."""
+        """Leaves out the endpoint: any client that has it can send."""
         return f"Subscription(user={self.user!r}, service={urlsplit(self.endpoint).hostname!r})"
 
 
@@ -100,7 +101,7 @@ async def _is_always_known(name: str) -> bool:
 
 
 class WebPushChannel:
-    """Implements `notify.Channel`, and `ports.Pushes` of relay's HTTP."""
+    """Implements `notifier.NotificationChannel`, and `ports.PushSubscriptionsPort` of the web API."""
 
     name = "a browser's push service"
 
@@ -110,7 +111,7 @@ class WebPushChannel:
         self._now = now
         self._key: Any = None
         self.knows: Callable[[str], Awaitable[bool]] = _is_always_known
-        """Whether there is still such a user: who was removed is told nothing more."""
+        """Returns whether the user still exists: a removed user gets no more notifications."""
 
     # Browsers
 
@@ -118,7 +119,7 @@ class WebPushChannel:
         return encryption.encode_base64url(encryption.encode_public_key(await self._load_key()))
 
     async def subscribe(self, user: str, endpoint: str, p256dh: str, auth: str) -> None:
-        """Raises `Unusable`."""
+        """Raises `InvalidSubscription`."""
         _check_endpoint(endpoint)
         try:
             await asyncio.to_thread(encryption.check_keys, p256dh, auth)
@@ -149,10 +150,10 @@ class WebPushChannel:
         await self._forget(endpoint)
         return True
 
-    # News
+    # Sending
 
     async def send(self, notification: notifier.Notification) -> None:
-        """To all of them. What one service does not take is that one's loss: others are not told twice for it."""
+        """Sends to all subscriptions. If one service fails, the notification is not sent to the others again."""
         subscriptions = list((await self._load_subscriptions()).values())
         if not subscriptions:
             return
@@ -203,7 +204,7 @@ class WebPushChannel:
         )
         return body, encryption.make_authorization(subscription.endpoint, key, contact=self._contact, now=self._now())
 
-    # What is kept
+    # Storage
 
     async def _load_key(self) -> Any:
         if self._key is None:
@@ -257,7 +258,7 @@ def _check_endpoint(endpoint: str) -> None:
 
 
 def _encode_message(notification: notifier.Notification) -> bytes:
-    """As our service worker reads it."""
+    """Encodes the message in the form that our service worker reads."""
     told = {
         "title": notification.title,
         "body": "\n".join(part for part in (notification.run_title, notification.text) if part),

@@ -1,8 +1,7 @@
-"""An approval as lines for the person who decides: all of what will run, exactly, and why it is asked. Pure.
+"""Formats an approval for the user who decides: exactly what will run, why it needs approval, and what each key does. Pure.
 
-A value of several lines is marked at each of them, so that nothing inside of it can pass for one of ours.
-
-An approval for the person who decides: what will run, exactly, and what each key means. Pure."""
+Every line of a multi-line value is marked, so that no content can imitate a line of the user interface.
+"""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from switchtower.presentation.formats import format_clock
 from switchtower.protocols.push import messages
 
 ColouredLines = Iterator[tuple[str, str | None]]
-"""Each line with its colour."""
+"""Lines, each with its colour."""
 
 
 def format_approval(approval: messages.ApprovalRequired) -> ColouredLines:
@@ -34,7 +33,7 @@ def format_approval(approval: messages.ApprovalRequired) -> ColouredLines:
 
 
 def format_always_rule(approval: messages.ApprovalRequired) -> str | None:
-    """The rule that "always for this session" would make; None where each time is asked anew."""
+    """Returns the rule that "always for this session" would create; None when every call needs its own approval."""
     rule: Any = approval.details.get("always")
     if rule is None or rule is False:
         return None
@@ -42,7 +41,7 @@ def format_always_rule(approval: messages.ApprovalRequired) -> str | None:
 
 
 def format_detail_value(value: object) -> str:
-    """On one line, whatever it is."""
+    """Formats any value on one line."""
     return value if isinstance(value, str) and "\n" not in value else json.dumps(value, ensure_ascii=False)
 
 
@@ -56,9 +55,9 @@ def _format_detail(name: str, value: object) -> ColouredLines:
 
 
 DEFAULT_DENIAL = "The person at the terminal said no"
-"""The comment of a denial after which the run goes on. Push ends a run that is denied without one."""
+"""The comment of a denial after which the run continues. push ends a run that is denied without a comment."""
 _MAIN_DETAILS = ("command", "diff", "content", "path", "message")
-"""What a decision is about in the first place, in this order."""
+"""The details that matter most to a decision, in this order."""
 _HIDDEN_DETAILS = frozenset({"destructive", "always"})
 
 
@@ -79,7 +78,7 @@ def make_denial(why: str = "") -> ApprovalChoice:
 
 
 class ApprovalDetail(NamedTuple):
-    """One thing that the approval shows. `kind` is `command`, `diff`, `text` or `value`."""
+    """One detail of an approval. `kind` is `command`, `diff`, `text` or `value`."""
 
     name: str
     kind: str
@@ -87,7 +86,7 @@ class ApprovalDetail(NamedTuple):
 
 
 def list_details(approval: messages.ApprovalRequired) -> Iterator[ApprovalDetail]:
-    """All of its details, the important ones first. Nothing is left out: whoever decides must see all of what will run."""
+    """Yields all details, the important ones first. It leaves nothing out: the approver must see everything that will run."""
     details = approval.details
     names = [name for name in _MAIN_DETAILS if name in details] + [name for name in details if name not in _MAIN_DETAILS]
     for name in names:
@@ -109,7 +108,7 @@ def is_destructive(approval: messages.ApprovalRequired) -> bool:
 
 
 def format_safe_always_rule(approval: messages.ApprovalRequired) -> str | None:
-    """The rule that "always for this session" would make; None where each time is asked anew."""
+    """Like `format_always_rule`, but with every invisible character escaped."""
     rule = approval.details.get("always")
     if rule is None or rule is False:
         return None
@@ -117,7 +116,7 @@ def format_safe_always_rule(approval: messages.ApprovalRequired) -> str | None:
 
 
 def format_countdown(seconds: float) -> str:
-    """How long it can still be decided."""
+    """Formats the time left to decide."""
     if seconds >= 48 * 3_600:
         return f"{int(seconds // 86_400)} days left"
     return f"{format_clock(seconds)} left" if seconds > 0 else "expired"

@@ -1,8 +1,7 @@
-"""What is answered to a dialog: read from what somebody typed, and checked against what was asked. Pure.
+"""Formats dialogs as lines, parses and checks typed answers, and shows the command that answers a dialog. Pure.
 
-A dialog as lines for the person who answers, and how to answer it with a command. Pure.
-
-What an extension or a model wrote is kept to its own lines: nothing inside of it can pass for one of ours."""
+Text that an extension or a model wrote stays on its own lines, so that it cannot imitate a line of the user interface.
+"""
 
 import json
 import re
@@ -14,12 +13,12 @@ from switchtower.client.dialogs import ANSWERED, InterviewItem, PushDialog
 from switchtower.presentation.approval_text import ColouredLines, format_detail_value
 
 MAX_REPLY_CHARS = 256 * 1024
-"""Characters of an answer. No more fits into what an extension takes."""
+"""The maximum number of characters in an answer. Extensions accept no more."""
 MAX_INTERVIEW_ANSWER_CHARS = 64 * 1024
 
 
 class DialogReply(NamedTuple):
-    """One of them, as `answer_dialog` wants it."""
+    """One answer, with the fields of `answer_dialog`."""
 
     value: str | None = None
     confirmed: bool | None = None
@@ -31,7 +30,7 @@ DISMISSED = DialogReply(dismissed=True)
 
 
 def parse_choice(typed: str, options: Sequence[str]) -> str | None:
-    """An option by its text or by its number in the list; its text comes first. None when it is none."""
+    """Finds an option by its text or else by its number in the list; None when there is no match."""
     if typed in options:
         return typed
     typed = typed.strip()
@@ -39,13 +38,13 @@ def parse_choice(typed: str, options: Sequence[str]) -> str | None:
         return typed
     if re.fullmatch(r"[0-9]{1,4}", typed) and 1 <= int(typed) <= len(options):
         return options[int(typed) - 1]
-    # A name may be typed in any case where that leaves no doubt.
+    # A name may be typed in any case where that is unambiguous.
     alike = [option for option in options if option.casefold() == typed.casefold()]
     return alike[0] if len(alike) == 1 else None
 
 
 def parse_choices(typed: str, options: Sequence[str]) -> list[str] | None:
-    """Several options, by commas, or by blanks where all are numbers. None when one of them is none."""
+    """Parses several options, separated by commas, or by spaces if all are numbers. None when one of them does not match."""
     if (one := parse_choice(typed, options)) is not None:
         return [one]
     parts = re.split(r"[\s,]+" if re.fullmatch(r"[\s,0-9]+", typed) else ",", typed)
@@ -59,7 +58,7 @@ def parse_yes_no(typed: str) -> bool | None:
 
 
 def parse_question_reply(question: InterviewItem, typed: str) -> Any:
-    """The answer to one question of an interview; None when what was typed is none."""
+    """Parses the answer to one question of an interview; None when the typed text does not answer it."""
     match question.type:
         case "single":
             return parse_choice(typed, question.options)
@@ -71,7 +70,7 @@ def parse_question_reply(question: InterviewItem, typed: str) -> Any:
 
 
 def parse_dialog_reply(dialog: PushDialog, typed: str) -> DialogReply | None:
-    """What a text answers; None when it is no answer to this one."""
+    """Parses a typed answer; None when the text does not answer this dialog."""
     match dialog.method:
         case "select":
             chosen = parse_choice(typed, dialog.options)
@@ -85,7 +84,8 @@ def parse_dialog_reply(dialog: PushDialog, typed: str) -> DialogReply | None:
 
 
 def find_reply_problem(dialog: PushDialog, reply: DialogReply) -> str | None:
-    """Why a reply cannot be meant, before the daemon is asked: an interview with a mistake in it would be held again."""
+    """Returns why the daemon would not accept the reply. It is checked first because an extension would repeat a whole interview
+    for one mistake."""
     if reply.dismissed:
         return None
     match dialog.method:
@@ -134,7 +134,7 @@ def _is_valid_answer(question: InterviewItem, answer: Any) -> bool:
             return isinstance(answer, str) and answer in question.options
         case "multi":
             return isinstance(answer, list) and all(isinstance(one, str) and one in question.options for one in answer)
-    return True  # of a newer daemon, which knows better
+    return True  # a question type of a newer daemon, which validates the answer itself
 
 
 _MAX_LINES = 20
@@ -144,7 +144,7 @@ _SAMPLE_ANSWERS: dict[str, object] = {"text": "…", "boolean": True}
 
 
 def format_dialog(dialog: PushDialog) -> ColouredLines:
-    """What is asked. The questions of an interview are asked one by one, and only counted here."""
+    """Formats a dialog. The questions of an interview are asked one by one, so this only counts them."""
     count = len(dialog.questions)
     kind = f" ({count} question{'' if count == 1 else 's'})" if dialog.method == "interview" else ""
     yield f"? {format_detail_value(dialog.title)}{kind}", "yellow"
@@ -170,7 +170,7 @@ def format_question(question: InterviewItem, number: int, count: int) -> Coloure
 
 
 def format_interview(dialog: PushDialog) -> Iterator[str]:
-    """All questions of an interview with their ids, for who answers it in one piece."""
+    """Formats all questions of an interview with their ids, for a user who answers them in one command."""
     for asked in dialog.questions:
         one_of = f" of {', '.join(map(format_detail_value, asked.options))}" if asked.options else ""
         required = ", required" if asked.required else ""
@@ -179,7 +179,7 @@ def format_interview(dialog: PushDialog) -> Iterator[str]:
 
 
 def format_answer_command(dialog: PushDialog, session_id: str) -> str:
-    """A command line that answers."""
+    """Returns a command line that answers the dialog."""
     command = f"tower answer {session_id}"
     match dialog.method:
         case "select":
@@ -195,7 +195,7 @@ def format_answer_command(dialog: PushDialog, session_id: str) -> str:
 
 
 def format_dialog_end(title: str, how: str) -> tuple[str, str]:
-    """That a dialog is over, with its colour."""
+    """Formats the end of a dialog, with its colour."""
     about = format_detail_value(title if len(title) <= _MAX_TITLE_CHARS else f"{title[:_MAX_TITLE_CHARS]}…")
     match how:
         case _ if how == ANSWERED:

@@ -1,14 +1,10 @@
-"""How long ago something was, for people. Pure.
-
-Sizes for people. Pure.
-
-Numbers as people read them: ages, durations, tokens, money. Pure."""
+"""Formats ages, durations, sizes, token counts and prices for people. Pure."""
 
 _AGE_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def format_age(seconds: float) -> str:
-    """How long ago, or how long since, in one unit."""
+    """Formats an age or a duration in one unit, with a space: `5 min`."""
     whole = max(0, int(seconds))
     for unit, name in _AGE_UNITS:
         if whole >= unit:
@@ -20,7 +16,7 @@ _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def format_size(count: float) -> str:
-    """Bytes in the largest unit of which there is at least one."""
+    """Formats a number of bytes in the largest unit of which there is at least one."""
     unit = 0
     while count >= 1024 and unit < len(_SIZE_UNITS) - 1:
         count /= 1024
@@ -32,7 +28,7 @@ _SHORT_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 
 
 def format_short_age(seconds: float) -> str:
-    """How long ago, in one unit."""
+    """Formats an age in one unit, without a space: `5m`."""
     whole = max(0, int(seconds))
     for unit, name in _SHORT_UNITS:
         if whole >= unit:
@@ -50,7 +46,7 @@ def format_duration(milliseconds: float) -> str:
 
 
 def format_clock(seconds: float) -> str:
-    """As on a stop watch: `4:05`, `1:04:05`."""
+    """Formats a duration like a stopwatch: `4:05`, `1:04:05`."""
     whole = max(0, int(seconds))
     hours, minutes = whole // 3_600, whole % 3_600 // 60
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

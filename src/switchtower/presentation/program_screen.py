@@ -1,5 +1,7 @@
-"""A program's screen, kept by what it puts out. Wraps pyte, which does not know all that programs say: what it would take for
-text is left out before, and the alternate screen is kept beside. A fault costs the picture, never the app.
+"""The screen of a terminal program, rebuilt from its output with pyte.
+
+pyte does not know every sequence that programs send: this module removes those that it would draw as text, and keeps the
+alternate screen itself. An error costs the picture, never the app.
 """
 
 import re
@@ -10,7 +12,7 @@ from typing import Any, NamedTuple
 COLUMNS = (2, 1000)
 ROWS = (1, 500)
 MOST_AT_ONCE = 64 * 1024
-"""Characters that are drawn at most; of more, the end: the rest would be gone from the screen anyway."""
+"""The maximum number of characters drawn at once. Of longer output only the end is drawn: the rest would have scrolled off."""
 
 _UNSUPPORTED = re.compile(
     r"""\x1b(?:
@@ -26,7 +28,7 @@ _ALTERNATE = re.compile(r"\x1b\[\?(?:1049|1047|47)([hl])")
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[P_^X\]][^\x1b\x07\x9c]{0,4096}\x1b?)?\Z")
 _SEQUENCES = re.compile(r"(\x1b\[[0-?]*[ -/]*[@-~])")
 _DOUBLED = re.compile(r"\x1b+(?=\x1b)")
-"""A sequence that begins anew before it has ended never began."""
+"""An escape sequence that restarts before it has ended counts as one that never started."""
 _ONE_SPELLING = str.maketrans({"\x9b": "\x1b[", "\x9d": "\x1b]", "\x90": "\x1bP", "\x9c": "\x1b\\"})
 _APPLICATION_CURSOR = 1 << 5
 
@@ -48,7 +50,7 @@ class ProgramScreen:
         self._reset()
 
     def _reset(self) -> None:
-        import pyte  # costs 40 ms: only who looks at a program pays
+        import pyte  # costs 40 ms, so only views of a program import it
 
         self._screen = pyte.Screen(self.cols, self.rows)
         self._stream = self._new_stream()
@@ -80,7 +82,7 @@ class ProgramScreen:
             try:
                 self._stream.feed(piece)
             except Exception:
-                # pyte raises where a sequence has more numbers than it knows. What it drew so far is right.
+                # pyte raises an error if a sequence has more numbers than it knows. The part that it drew so far is correct.
                 self._stream = self._new_stream()
 
     def _switch_buffer(self, *, alternate: bool) -> None:
@@ -99,7 +101,7 @@ class ProgramScreen:
 
     @property
     def cursor(self) -> tuple[int, int] | None:
-        """Row and column; None where the program hides it."""
+        """The row and column; None while the program hides the cursor."""
         cursor = self._screen.cursor
         return None if cursor.hidden else (cursor.y, min(cursor.x, self.cols - 1))
 

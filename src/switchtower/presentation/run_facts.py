@@ -1,8 +1,7 @@
-"""What a run took, added up from the daemon's reports on each call of a model. Pure.
+"""Facts from events that have no place in the transcript: how long runs took, what they cost, how approvals were decided. Pure.
 
-What events tell that belongs to no place in the transcript: how long runs took, what they cost, what was decided. Pure.
-
-Facts add up in any order, so that older events may be read after newer ones."""
+Facts add up in any order, so that older events may be read after newer ones.
+"""
 
 import re
 
@@ -21,10 +20,11 @@ class RunUsage(Struct):
     cost: float = 0.0
     priced_calls: int = 0
     models: dict[str, None] = {}
-    """In the order in which they served."""
+    """The models that answered, in order of first use."""
 
     def add_report(self, report: str) -> bool:
-        """Whether it was understood. The wire has only this one line of text for it."""
+        """Adds the usage of one model call and returns whether the report could be parsed. push carries it only as a line of
+        text."""
         if (parts := _CALL_USAGE_REPORT.fullmatch(report)) is None:
             return False
         tokens_in, tokens_out, cost, model = parts.groups()
@@ -43,7 +43,7 @@ class RunUsage(Struct):
 
 
 def format_price(cost: float, priced_calls: int, calls: int) -> str:
-    """What is known of a price, to put behind the tokens."""
+    """Formats the known part of a price, to append to the token counts."""
     if not priced_calls:
         return ""
     return f", {format_dollars(cost)}" if priced_calls == calls else f", at least {format_dollars(cost)}"
@@ -61,7 +61,7 @@ START_PHASES = {
     "Redo started": "Making the changes again",
     "Program started": "",
 }
-"""The phases with which runs begin, and what to call those that no message began."""
+"""The phases with which runs start, and labels for runs that no message started."""
 
 
 class RunTotals(Struct):
@@ -76,10 +76,10 @@ class RunTotals(Struct):
 class RunFacts(Struct):
     runs: dict[str, RunTotals] = field(default_factory=dict)
     _decisions: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """What became of each approval in words, with the seq at which."""
+    """The outcome of each approval as text, with the seq of its decision."""
 
     def get_decision(self, approval_id: str) -> str | None:
-        """What became of an approval, in words."""
+        """Returns the outcome of an approval as text."""
         known = self._decisions.get(approval_id)
         return known[1] if known else None
 

@@ -1,19 +1,15 @@
-"""Text that came from a model, a tool or a person, as a document may carry it. Pure.
+"""Makes text of models, tools, programs and users safe to print in a terminal or write to a document. Pure.
 
-What steers a terminal or turns the direction of writing is left out or spelled: whoever reads the file with `cat`, or reads a
-command in it, sees what is there.
-
-Text that came from elsewhere, made safe to look at. Pure.
-
-What a model, a tool or a program wrote must not steer the terminal, hide a part of itself or change the order in which it is
-read. So whatever does not print is shown by its name, and never passed on."""
+Such text must not control the terminal, hide a part of itself or change the order in which it is read. Characters that do not
+print are therefore removed or shown by name, so that a user who reads a command, even with `cat`, sees every character of it.
+"""
 
 import re
 
 from switchtower.core import characters
 
 _CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Controls but tab and line feed, marks and overrides of direction, and halves of characters that no file can hold."""
+"""Control characters except tab and line feed, direction marks and overrides, and surrogates, which no file can hold."""
 
 
 def to_plain_text(text: str) -> str:
@@ -21,7 +17,7 @@ def to_plain_text(text: str) -> str:
 
 
 def to_exact_text(text: str) -> str:
-    """What was decided about: here also the joiners and blanks that prose keeps are spelled."""
+    """Escapes text that a decision was about: it also shows the joiners and blanks that prose keeps."""
     return characters.reveal(strip_terminal_codes(text), characters.format_escape)
 
 
@@ -33,7 +29,7 @@ _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 def strip_terminal_codes(text: str) -> str:
-    """What a program wrote for a terminal, without its colours and with each return to the line's start as a new line."""
+    """Removes terminal colours from a program's output and turns each carriage return into a new line."""
     return _ESCAPE_SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -47,37 +43,37 @@ _ESCAPE = re.compile(
 )
 _UNSAFE = re.compile(r"[^\x20-\x7e\n]")
 _UNSAFE_IN_PROSE = frozenset("\u00a0\u00ad\u200c\u200d\u202f\u2009\u3000")
-"""Blanks and joiners that languages need. In what will run, even these are shown."""
+"""Blanks and joiners that languages need. In text that will be executed, even these are shown."""
 _TAB = "    "
 
 
 def escape_prose(text: str) -> str:
-    """What somebody says: lines stay lines, other steering is shown."""
+    """Escapes prose: line breaks stay, other control characters are shown."""
     return _UNSAFE.sub(_replace_in_prose, text) if not text.isascii() or not text.isprintable() else text
 
 
 def escape_exact(text: str) -> str:
-    """What will run: every character that cannot be seen has its number in its place."""
+    """Escapes text that will be executed: every invisible character is replaced by its number."""
     return characters.reveal(text, _escape_character, keep="\n")
 
 
 def escape_exact_line(text: str) -> str:
-    """The same on one line: a title, or the beginning of what will run."""
+    """Like `escape_exact`, but on one line: for a title, or the start of a command."""
     return " ".join(escape_exact(text).split())
 
 
 def clean_cell(text: str) -> str:
-    """What stands in one place of a program's screen, and takes no more room than that."""
+    """Cleans the text of one cell of a program's screen, so that it takes no more space than the cell."""
     return text if text.isprintable() else "".join(c for c in text if c.isprintable()) or " "
 
 
 def to_safe_line(text: str) -> str:
-    """On one line."""
+    """Joins the text into one line and escapes it."""
     return escape_prose(" ".join(text.split()))
 
 
 def clean_program_output(text: str) -> str:
-    """What a program wrote for a terminal: without its colours, and each line as it stood at its end."""
+    """Cleans a program's terminal output: it removes colours and keeps the final state of each line."""
     plain = _ESCAPE.sub("", text).replace("\r\n", "\n")
     if "\r" in plain:
         plain = "\n".join(_keep_last_written(row) for row in plain.split("\n"))
@@ -85,7 +81,7 @@ def clean_program_output(text: str) -> str:
 
 
 def _keep_last_written(row: str) -> str:
-    """A line that was written over shows its last version."""
+    """Returns the last version of a line that was overwritten with carriage returns."""
     versions = row.rstrip("\r").split("\r")
     return versions[-1] or (versions[-2] if len(versions) > 1 else "")
 
@@ -106,7 +102,7 @@ def _escape_character(character: str) -> str:
 def _describe_character(character: str) -> str:
     number = ord(character)
     if number < 0x20:
-        return chr(0x2400 + number)  # its picture
+        return chr(0x2400 + number)  # its picture in Unicode's Control Pictures block
     if number == 0x7F:
         return "␡"
     return characters.format_code_point(character)

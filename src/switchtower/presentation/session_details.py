@@ -1,8 +1,4 @@
-"""A session as names and values for people. Pure.
-
-Parts of a session in the words that all front ends use for them. Pure.
-
-Everything about a session, as names and values. Pure."""
+"""The details of a session as names and values, in the terms that all front ends share. Pure."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +17,7 @@ def list_session_details(
     node: str = "",
     now: float | None = None,
 ) -> list[tuple[str, str]]:
-    """`waits` is what people are asked there, `node` what its home is called, where there are several."""
+    """`requests` are the session's open requests; `node` is the name of its owner, empty with a single node."""
     return list(_iterate_details(about, requests, node, time.time() if now is None else now))
 
 

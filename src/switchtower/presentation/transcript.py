@@ -1,10 +1,9 @@
-"""What to do about each error that a run can meet. Pure.
+"""Folds a session's events into transcript blocks, one event at a time, and puts older events in front of them. Pure.
 
-A session's events folded into blocks, one event at a time, and older ones put before them. Pure.
-
-After an answer is whole, a run begins or a run ends, nothing is under way: such a point is *settled*, and what comes behind it
-folds the same whatever came before. So when an older page arrives, only the events up to the first settled point are folded
-again."""
+When an answer is complete, a run starts or a run ends, nothing is left open: such a point is *settled*, and the events after it
+fold the same way whatever precedes them. So when an older page arrives, only the events up to the first settled point are folded
+again.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -48,7 +47,7 @@ _SILENT_PHASES = (
     "Thinking",
     "Executing tool",
 )
-"""How phases begin that say nothing new."""
+"""Prefixes of phases that add no information for the user."""
 _SILENT_WARNINGS = frozenset({"SESSION_LOADED", "SESSION_UNLOADED", "SESSION_CHANGED", "APPROVAL_WITHDRAWN", "ERRAND_STARTED"})
 MOST_BLOCKS = 6_000
 
@@ -58,11 +57,11 @@ class TranscriptModel:
         self.blocks: list[transcript_blocks.TranscriptBlock] = []
         self.facts = RunFacts()
         self.first_seq = 0
-        """The oldest event that is folded in; 0 before the first."""
+        """The seq of the oldest folded event; 0 before the first."""
         self.last_seq = 0
         self._stream: transcript_blocks.AnswerBlock | transcript_blocks.ThinkingBlock | None = None
         self._message: list[transcript_blocks.TextStreamBlock] = []
-        """What was streamed of the message that is under way."""
+        """The streamed blocks of the message that is still incomplete."""
         self._open_tools: list[transcript_blocks.ToolBlock] = []
         self._after_gap = False
         self._head: list[PushEvent] = []
@@ -89,7 +88,7 @@ class TranscriptModel:
             self._head_blocks = len(self.blocks)
 
     def _show(self, event: PushEvent) -> bool:
-        """Whether nothing is under way any more behind this event."""
+        """Folds one event and returns whether the point after it is settled."""
         match event.payload:
             case messages.Token(text):
                 self._append_stream(event, text)
@@ -154,7 +153,7 @@ class TranscriptModel:
         self._open_tools.clear()
 
     def _finish_tool(self, event: PushEvent, result: messages.ToolResult) -> None:
-        # push, beyond the document: results come in the order of their calls.
+        # push, beyond the document: results arrive in the order of their calls.
         card = next((card for card in self._open_tools if card.name == result.toolName), None)
         if card is None:
             card = transcript_blocks.ToolBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, name=result.toolName, pieces=[])
@@ -238,7 +237,7 @@ class TranscriptModel:
     # Older events
 
     def prepend(self, page: Sequence[PushEvent]) -> int:
-        """Puts the events that came directly before the first one in front. Returns how many blocks there are more."""
+        """Puts a page of events directly before the first one, and returns how many blocks this adds."""
         if not page:
             return 0
         older = TranscriptModel()
@@ -249,7 +248,7 @@ class TranscriptModel:
             older._fold(event)
         before = len(self.blocks)
         if not self._settled:
-            # All that is here belongs to something that began in the page.
+            # Every event here belongs to something that started in the older page.
             self._stream, self._message, self._open_tools, self._after_gap = (
                 older._stream,
                 older._message,
@@ -264,7 +263,7 @@ class TranscriptModel:
         return len(self.blocks) - before
 
     def _drop_oldest(self) -> None:
-        """Memory is bounded: what is dropped here can be read again like any older page. Cut where a run begins."""
+        """Bounds memory: a user can load dropped blocks again like any older page. It cuts where a run starts."""
         if len(self.blocks) <= MOST_BLOCKS + MOST_BLOCKS // 4:
             return
         for at in range(len(self.blocks) - MOST_BLOCKS, len(self.blocks)):

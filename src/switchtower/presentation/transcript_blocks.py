@@ -1,6 +1,6 @@
-"""The pieces of a transcript: what was said, thought, done, asked and how it ended. Each is one noun that the view paints.
+"""The blocks of a transcript: messages, thinking, tool calls, approvals, notices and the ends of runs.
 
-A block changes only by `touch`: whoever painted it before sees from `version` that it has to paint again.
+A block changes only through `mark_changed`: a view sees from `version` that it must paint the block again.
 """
 
 from typing import Any
@@ -10,12 +10,12 @@ from msgspec import Struct
 from switchtower.protocols.push import messages
 
 LONGEST_TEXT = 400_000
-"""Characters of one block. Of more, the end is kept: it is what people look for, and the whole is in the journal."""
+"""The maximum number of characters in one block. Of longer text the end is kept, which users need most; the journal has all."""
 
 
 class TranscriptBlock(Struct, kw_only=True, eq=False):
     seq: int
-    """The event that began it."""
+    """The seq of the event that created the block."""
     ts: int = 0
     run_id: str | None = None
     version: int = 0
@@ -24,21 +24,21 @@ class TranscriptBlock(Struct, kw_only=True, eq=False):
         self.version += 1
 
     def get_content(self) -> tuple[Any, ...]:
-        """All that it shows, to compare."""
+        """Returns everything that the block shows, for comparison."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("version", "pieces", "chars")}
         return type(self).__name__, *fields.values(), getattr(self, "text", None)
 
 
 class TextStreamBlock(TranscriptBlock, kw_only=True, eq=False):
-    """Text that comes piece by piece."""
+    """Text that arrives in pieces."""
 
     pieces: list[str] = []
     chars: int = 0
     dropped: int = 0
-    """Characters at the beginning that are not kept."""
+    """The number of characters dropped from the start."""
     done: bool = False
     void: bool = False
-    """The model began this message again."""
+    """True after the model restarted this message."""
 
     def append(self, text: str) -> None:
         self.pieces.append(text)
@@ -58,15 +58,15 @@ class TextStreamBlock(TranscriptBlock, kw_only=True, eq=False):
 
 
 class AnswerBlock(TextStreamBlock, kw_only=True, eq=False):
-    """What the model says, as Markdown."""
+    """The model's answer, as Markdown."""
 
 
 class ThinkingBlock(TextStreamBlock, kw_only=True, eq=False):
-    """What the model thinks, folded unless somebody wants to see it."""
+    """The model's thinking, collapsed until the user expands it."""
 
 
 class ToolBlock(TextStreamBlock, kw_only=True, eq=False):
-    """A tool's call, what it puts out while it works, and its result. `args` is None when the call was not seen."""
+    """A tool call, its output while it runs, and its result. `args` is None when the call itself was not seen."""
 
     name: str
     args: dict[str, Any] | None = None
@@ -81,20 +81,20 @@ class ToolBlock(TextStreamBlock, kw_only=True, eq=False):
 
 
 class UserMessageBlock(TranscriptBlock, kw_only=True, eq=False):
-    """What a person said. `how` is empty for an ordinary message."""
+    """A user's message. `how` is empty for an ordinary message."""
 
     text: str
     how: str = ""
 
 
 class ApprovalBlock(TranscriptBlock, kw_only=True, eq=False):
-    """An approval. What was decided is a fact of its own, and may be known before the question."""
+    """An approval request. The decision is a separate fact and may be known before the request."""
 
     approval: messages.ApprovalRequired
 
 
 class NoticeBlock(TranscriptBlock, kw_only=True, eq=False):
-    """Anything else worth a line. `level` is `info`, `warning` or `error`."""
+    """Any other event worth a line. `level` is `info`, `warning` or `error`."""
 
     level: str
     text: str
@@ -103,7 +103,7 @@ class NoticeBlock(TranscriptBlock, kw_only=True, eq=False):
 
 
 class RunEndBlock(TranscriptBlock, kw_only=True, eq=False):
-    """How a run ended."""
+    """The end of a run with its outcome."""
 
     outcome: str
     summary: str

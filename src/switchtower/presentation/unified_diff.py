@@ -1,6 +1,4 @@
-"""A unified diff line by line, with the part that each plays. Pure; in which colour that is shown, front ends say.
-
-The colours of a unified diff's lines. Pure."""
+"""Classifies the lines of a unified diff, and names a colour for each class. Pure."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -23,7 +21,8 @@ _PARTS_BY_PREFIX: dict[str, DiffPart] = {"@": "hunk", "+": "added", "-": "remove
 
 
 def classify_lines(diff: str) -> Iterator[tuple[str, DiffPart | None]]:
-    """Inside of a hunk `--- x` is a line that was `-- x`, and plays that part. None is what has not changed."""
+    """Yields each line with its part; None for an unchanged line. Inside a hunk, `--- x` is a removed line `-- x`, not a
+    header."""
     in_hunk = False
     for line in diff.removesuffix("\n").split("\n"):
         if line.startswith("@@"):

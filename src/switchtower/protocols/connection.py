@@ -1,4 +1,4 @@
-"""A subscriber's place in a session, awaited."""
+"""Attaches a subscriber to a session and waits for the answer. What several protocols need of a connection is here."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from switchtower.core.ports import session_service
 async def attach(
     tower_: session_service.SessionService, session_id: str, after_seq: int, subscriber: session_service.Subscriber
 ) -> session_service.Attachment:
-    """Not started yet. Raises the core's refusals."""
+    """Returns an attachment whose subscription has not started yet. Raises the core's refusals."""
     answer: asyncio.Future[session_service.Attachment] = asyncio.get_running_loop().create_future()
 
     def done(outcome: session_service.Attachment | errors.CoreError) -> None:
@@ -17,7 +17,7 @@ async def attach(
             if not answer.done():
                 answer.set_exception(outcome)
         elif answer.done():
-            outcome.subscription.close()  # nobody waits any more
+            outcome.subscription.close()  # the caller was cancelled
         else:
             answer.set_result(outcome)
 

@@ -1,7 +1,8 @@
-"""Who is listening: one feed a session, one cursor a subscriber. Publishes what is committed and waits for nobody.
+"""The subscriptions: one feed per session, one cursor per subscriber. A feed publishes what is committed and waits for no
+subscriber.
 
-A subscriber at the head is live and is handed each batch. One that cannot take a batch leaves the live set with its
-cursor where it was, and pages from the journal when it can take more. Nothing is queued here, so nothing can grow.
+A subscriber at the head is live and gets each batch. One that cannot take a batch leaves the live set with its cursor
+unchanged, and reads pages from the journal when it can take more. Nothing is queued here, so nothing can grow.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Feed:
-    """One session's live subscribers. `head` is the last seq that was published."""
+    """One session's live subscribers. `head` is the last published seq."""
 
     def __init__(self, session_id: str, journal_: journal.Journal, limits: RuntimeLimits) -> None:
         self.session_id = session_id
@@ -24,7 +25,7 @@ class Feed:
         self.head = 0
         self.live: set[Cursor] = set()
         self.cursors = 0
-        """All subscribers, the lagging ones included."""
+        """The number of all subscribers, including those that lag."""
 
     def publish(self, batch: session_service.Batch) -> None:
         self.head = batch.last_seq
@@ -32,11 +33,11 @@ class Feed:
             try:
                 cursor.offer(batch)
             except Exception:
-                # One outlet's trouble is its own: the others are given the batch all the same.
+                # An error of one subscriber must not keep the batch from the others.
                 cursor.drop_broken()
 
     def reset_head(self, head: int) -> None:
-        """The session was read from the journal: whoever is not at its head pages from there."""
+        """The session was read from the journal: a subscriber that is not at its head reads pages from there."""
         self.head = head
         for cursor in tuple(self.live):
             if cursor.cursor != head:
@@ -45,7 +46,7 @@ class Feed:
 
 
 class Cursor:
-    """One subscriber's place in one session."""
+    """One subscriber's position in one session."""
 
     def __init__(self, feed: Feed, after_seq: int, subscriber: session_service.Subscriber) -> None:
         self.cursor = after_seq
@@ -61,7 +62,7 @@ class Cursor:
         self.wake()
 
     def wake(self) -> None:
-        """The outlet can take more: go live when nothing is missing, otherwise page until then."""
+        """The subscriber can take more: goes live when nothing is missing, otherwise reads pages until then."""
         if self._closed or self._paging or self in self._feed.live:
             return
         if self.cursor == self._feed.head:
@@ -107,12 +108,12 @@ class Cursor:
                     return
                 self.cursor = entries[-1].seq
                 self._subscriber.deliver(session_service.Batch(feed.session_id, entries))
-                await asyncio.sleep(0)  # one page a turn: other clients and lanes come in between
+                await asyncio.sleep(0)  # one page per turn of the event loop: other clients and lanes run in between
         except Exception:
             self.drop_broken()
         finally:
             self._paging = None
-            # The outlet may have become ready again between the last check and here.
+            # The subscriber may have become ready again between the last check and here.
             if self._subscriber.is_ready and not self._closed and self not in feed.live:
                 self.wake()
 
@@ -123,7 +124,7 @@ class Cursor:
             self._paced.on_caught_up(self._feed.session_id)
 
     def drop_broken(self) -> None:
-        """The outlet raised, which is a bug of its own: it gets nothing more, and the log says why."""
+        """The subscriber raised, which is a bug in it: it gets nothing more, and the log has the reason."""
         log.exception("an outlet of %s failed at seq %d", self._feed.session_id, self.cursor)
         self.close()
 

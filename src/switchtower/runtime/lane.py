@@ -1,10 +1,11 @@
-"""One lane a session: whatever happens in it happens here, in order. Nothing else commits and nothing else publishes.
+"""Runs each session's work in order, one lane per session. Nothing else commits to the journal and nothing else publishes.
 
-A turn takes all that is waiting, decides it against the session, commits the outcome as one append, and only then answers,
-publishes and lets effects start. While a turn commits, the next one gathers. A run never occupies its lane: its events
-come in like everybody else's.
+A turn takes everything that is queued, decides it against the session, commits the outcome as one append, and only then sends
+the responses, publishes the events and starts their effects. While one turn commits, the next one collects. A run never
+occupies its lane: its events are queued like every other input.
 
-Where several nodes share the journal, all of this is so at the session's home. What a lane does elsewhere is `homes.afar`'s."""
+In a cluster, all of this happens on the node that owns the session. `cluster.remote_lane` has what a lane does on other nodes.
+"""
 
 import asyncio
 import logging
@@ -39,14 +40,14 @@ log = logging.getLogger(__name__)
 
 LOAD_PAGE = 1_000
 CARD_EVERY_MS = 1_000
-"""How often a session that only streams is shown as active."""
+"""The interval at which the card of a session that only streams is updated, so that lists show it as active."""
 
 T = TypeVar("T")
 ReactToEvent = Callable[["Lane", str | None, events.AnyEvent, EphemeralInput], None]
 
 
 class LaneServices(Struct):
-    """What every lane needs."""
+    """The dependencies that all lanes share."""
 
     journal: ports_journal.Journal
     redactor: redact.Redactor
@@ -55,22 +56,22 @@ class LaneServices(Struct):
     receipt_ttl_ms: int
     limits: RuntimeLimits
     react: ReactToEvent
-    """Told of each notable event once it is committed and published; effects start there."""
+    """The lane calls it for each notable event once it is committed and published; effects start there."""
     on_run_lost: Callable[["Lane", str], None]
-    """Told that something a run said could not be stored, so that the run cannot go on as if it had been."""
+    """The lane calls it when an event of a run could not be stored, so that the run does not continue as if it had been."""
     on_idle: Callable[["Lane"], None]
-    """Told when a lane has nothing left to do."""
+    """The lane calls it when a lane has nothing left to do."""
     batch_watchers: list[session_service.BatchWatcher] = field(default_factory=list)
     ownership: homes_port.SessionOwnership | None = None
-    """None: this daemon is alone, and every session is at home."""
+    """None: this daemon runs without a cluster and owns every session."""
     remote_watchers: list[session_service.Watcher] = field(default_factory=list)
-    """Of those who watch, the ones that want to hear of sessions at other nodes too."""
+    """Those of the watchers that also want the events of sessions that other nodes own."""
     remote_batch_watchers: list[session_service.BatchWatcher] = field(default_factory=list)
     on_resume: Callable[["Lane", str | None], None] = lambda lane, lost: None
-    """Told that the session's home is here now and that something is under way in it, which nobody works on."""
+    """The lane calls it when this node has become the session's owner and something is active in it that no engine works on."""
     stopping: Callable[[], bool] = lambda: False
     on_release: Callable[["Lane"], None] = lambda lane: None
-    """Told that the session's home is elsewhere from now on: whatever works on it here has to end, without a word."""
+    """The lane calls it when another node has become the owner: all work on the session must stop here without writing."""
 
 
 class Lane:
@@ -89,12 +90,12 @@ class Lane:
         self._snapshot_seq = 0
         self._card_at_ms = 0
         self._held: list[QueuedCommand] | None = None
-        """What others ask while this node takes up what was under way."""
+        """Commands of clients that wait while this node recovers what was active."""
         self.is_owner = services.ownership is None
         self.remote = None if services.ownership is None else RemoteFollower(self, services, services.ownership)
 
     def begin_new(self) -> None:
-        """For a session that is only now to be started: there is nothing to load."""
+        """Prepares a lane for a session that is about to be started: there is nothing to load."""
         if self.session is None and not self.is_busy:
             self.session = Session(id=self.session_id)
 
@@ -110,7 +111,9 @@ class Lane:
         is_internal: bool = False,
         is_forwarded: bool = False,
     ) -> None:
-        """`ours`: of this node's own timers. `hop`: another node asks, which believes that the home is here."""
+        """`is_internal`: the command comes from this node's own timers. `is_forwarded`: it comes from another node, which
+        believes that this node is the owner.
+        """
         if (refusal := self._check_overload()) is not None:
             done(refusal)
             return
@@ -121,7 +124,7 @@ class Lane:
         self.wake()
 
     def _can_forward_now(self, ask: QueuedCommand) -> bool:
-        """What is for a home that is known, with nothing before it, needs no turn of this lane."""
+        """A command for a known owner needs no turn of this lane when nothing is queued before it."""
         if (
             self.is_owner
             or self.remote is None
@@ -143,7 +146,7 @@ class Lane:
         return errors.Overloaded(f"{waiting} requests wait in {self.session_id}")
 
     async def ask(self, command: commands.AnyCommand) -> session_service.SubmitOutcome:
-        """For our own rooms: like `submit`, awaited, and never refused for crowding."""
+        """For internal callers: like `submit`, but awaited, and never refused because of overload."""
         answer: asyncio.Future[session_service.SubmitOutcome] = asyncio.get_running_loop().create_future()
         self._waiting.append(QueuedCommand(command, partial(session_service.resolve_future, answer), is_internal=True))
         self.wake()
@@ -157,35 +160,37 @@ class Lane:
         self.wake()
 
     def add_progress(self, run_id: str, event: events.AnyEvent) -> bool:
-        """Takes one event of a run. True: too many are uncommitted, and the engine should wait for `room`."""
+        """Queues one event of a run. True: too many are uncommitted, and the engine should call `wait_for_room`."""
         self._waiting.append((run_id, event))
         if self._worker is None:
             self.wake()
         return len(self._waiting) >= self._most_uncommitted
 
     async def flush(self) -> None:
-        """Returns when everything handed in so far is committed; raises when it could not be."""
+        """Returns when everything queued so far is committed; raises when it could not be."""
         barrier = Barrier(asyncio.get_running_loop().create_future())
         self._waiting.append(barrier)
         self.wake()
         await barrier.reached
 
     async def read_session(self) -> Session:
-        """A copy: the session itself goes on, and holds what is not committed yet while its next turn is stored."""
+        """Returns a copy: the session itself keeps changing, and contains uncommitted events while its next turn is being
+        stored.
+        """
         glance = SessionRead(asyncio.get_running_loop().create_future())
         self._waiting.append(glance)
         self.wake()
         return await glance.seen
 
     async def wait_for_room(self) -> None:
-        """Returns when what is waiting has been taken up."""
+        """Returns when a turn has taken everything that is queued."""
         if self._waiting:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
 
     def hold_commands(self) -> None:
-        """From now on what others ask has to wait."""
+        """From now on, commands of clients wait until `release_commands`."""
         self._held = self._held or []
 
     def release_commands(self) -> None:
@@ -220,7 +225,8 @@ class Lane:
                 else:
                     await self._publish_turn(stage, answers, items)
                 if not self._waiting:
-                    await asyncio.sleep(0)  # who was answered often goes on at once, and then no new task is needed
+                    # a client often sends its next command as soon as it has the response; this saves a new task for it
+                    await asyncio.sleep(0)
         finally:
             self._worker = None
             self._services.on_idle(self)
@@ -241,23 +247,23 @@ class Lane:
         return session
 
     def become_owner(self, epoch: int) -> None:
-        """The session's home is here, and all that was stored before is folded."""
+        """This node owns the session, and everything that was stored before is folded."""
         self._epoch = epoch
         self.is_owner = True
 
     def discard_state(self) -> None:
-        """What is folded here may be more than what was stored: the journal is read again next time."""
+        """The state in memory may contain more than what was stored, so the next turn reads the journal again."""
         self.session = None
         self._receipts.clear()
 
     async def _commit(self, session: Session, items: list[LaneItem]) -> tuple["_TurnBuilder", list[PendingResponse]]:
-        """Decides what is asked and stores all that came of it. When this raises, nothing of the turn has happened."""
+        """Decides the commands and stores everything that results. When this raises, nothing of the turn has happened."""
         stage = _TurnBuilder(session, self._services.now_ms())
         answers: list[PendingResponse] = []
         for item in items:
             if type(item) is tuple:
                 run_id, event = item
-                # What an engine still says after its run has ended is too late to have happened in it.
+                # An event that an engine emits after its run has ended is too late to belong to the run.
                 if session.run is not None and session.run.id == run_id:
                     kind = type(event)
                     if kind is events.TextDelta or kind is events.ThinkingDelta or kind is events.ToolProgressed:
@@ -272,7 +278,7 @@ class Lane:
         return stage, answers
 
     async def _publish_turn(self, stage: "_TurnBuilder", answers: list[PendingResponse], items: list[LaneItem]) -> None:
-        """The turn has happened and nothing undoes it. Trouble in telling one of them is that one's alone."""
+        """The turn has happened and nothing undoes it. An error while notifying one receiver affects that receiver only."""
         for done, outcome in answers:
             self.respond(done, outcome)
         if stage.entries:
@@ -284,11 +290,11 @@ class Lane:
                 if self.is_owner:
                     self._react(run, event, said)
             if self.remote is not None and not self.is_owner:
-                self.remote.reclaim()  # the home was left while the turn was stored: whoever has it takes up what was begun
+                self.remote.reclaim()  # ownership was lost while the turn was stored: the new owner recovers what was started
         await self.serve_readers(stage.session, items)
 
     async def serve_readers(self, session: Session, items: Sequence[LaneItem]) -> None:
-        """Those who only wanted to look, or to come in."""
+        """Serves the items that only read the session or attach to it."""
         for item in items:
             if isinstance(item, AttachRequest):
                 await self._attach(session, item)
@@ -298,7 +304,7 @@ class Lane:
                 item.seen.set_result(decode_snapshot(encode_snapshot(session)))
 
     def serve_without_writes(self, items: Sequence[LaneItem]) -> list[LaneItem]:
-        """Of what cannot be decided here, that which can be served all the same. What engines said is lost."""
+        """Returns the items that can be served although this node cannot decide them. Events of engines are lost."""
         writes = [item for item in items if isinstance(item, tuple | Barrier)]
         if writes:
             self._refuse(writes, errors.Fenced())
@@ -320,7 +326,7 @@ class Lane:
             while part is not None:
                 for event in part.events:
                     if isinstance(event, events.ToolProgressed) and part.run_id is not None:
-                        # Of another host, told in whole pieces.
+                        # It comes from another host, which sends whole pieces.
                         safe = await self._redact_text(event.text)
                         told = event if safe is event.text else msgspec.structs.replace(event, text=safe)
                         stage.add_delta(part.run_id, self.redactor.redact_event(told))
@@ -376,7 +382,9 @@ class Lane:
             cursor.close()
 
     def respond(self, done: Callable[[T], None], outcome: T) -> bool:
-        """Whether it could be told. A peer's trouble is that peer's: its neighbours in the turn are told all the same."""
+        """Returns whether the response was delivered. When one client's callback fails, the others in the turn still get
+        theirs.
+        """
         try:
             done(outcome)
         except Exception:
@@ -399,7 +407,9 @@ class Lane:
                 self._services.on_run_lost(self, run_id)
 
     def fail_turn(self, items: Sequence[LaneItem], failure: Exception) -> None:
-        """Nothing of this turn happened: forget what was folded, read the journal again next time, and say so to who asked."""
+        """Nothing of this turn happened: discards the state in memory, so that the journal is read again, and refuses the
+        commands.
+        """
         self.discard_state()
         if self.remote is not None and isinstance(failure, errors.Fenced):
             log.warning("%s has its home at another node now", self.session_id)
@@ -431,12 +441,14 @@ class Lane:
 
 
 def _make_refusal(failure: Exception) -> errors.CoreError:
-    """What an asker hears of a failure: no detail of our own bugs."""
+    """Returns the error that the client gets for a failure, without details of our own bugs."""
     return failure if isinstance(failure, errors.CoreError) else errors.JournalUnavailable()
 
 
 class _TurnBuilder:
-    """What one turn is about to commit. The session is folded as it goes, so that each decision sees the ones before it."""
+    """The changes that one turn is about to commit. The session is folded step by step, so that each decision sees the ones
+    before it.
+    """
 
     __slots__ = ("entries", "is_news", "notable", "now_ms", "receipts", "run_ended", "session")
 
@@ -448,10 +460,10 @@ class _TurnBuilder:
         self.notable: list[tuple[str | None, events.AnyEvent, EphemeralInput]] = []
         self.run_ended = False
         self.is_news = False
-        """The index is to say that something has happened, though only text was told."""
+        """The card must show new activity although only text was streamed."""
 
     def add_delta(self, run_id: str, event: events.AnyEvent) -> None:
-        """A piece of streamed text: redacted as a stream already, and no reason for anything else to happen."""
+        """Adds a piece of streamed text. It was already redacted as part of its stream, and it has no other effect."""
         seq = self.session.seq + 1
         fold(self.session, seq, self.now_ms, run_id, event)
         self.entries.append(ports_journal.Entry(seq, self.now_ms, run_id, event.kind, codec.encode(event)))

@@ -1,4 +1,4 @@
-"""How much the runtime holds and how long it waits, in one place."""
+"""The items that a lane queues, and the limits of the runtime: how much it holds in memory and how long it waits."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,34 +12,34 @@ from switchtower.core.session import Session
 
 class RuntimeLimits(Struct, frozen=True):
     waiting_commands: int = 1_000
-    """Requests that may wait in one lane; further ones are refused and may be tried again."""
+    """Commands that may wait in one lane; further ones are refused with a retryable error."""
     uncommitted_events: int = 512
-    """Events that an engine may be ahead of the disk."""
+    """Events by which an engine may be ahead of the disk."""
     page: int = 500
-    """Entries that a subscriber who has fallen behind is sent at once."""
+    """Entries that a lagging subscriber is sent at once."""
     idle_lanes: int = 1_000
-    """Sessions kept in memory that nobody uses."""
+    """Unused sessions that are kept in memory."""
     snapshot_every: int = 5_000
-    """Entries after which a session's fold is stored again while a run goes on."""
+    """Entries after which a session's snapshot is stored again while a run is active."""
     journal_retry: float = 1.0
-    """Seconds that a journal which could not store or read something is left alone."""
+    """Seconds to wait before the next attempt, after the journal could not store or read something."""
     retention_interval: float = 3_600.0
     """Seconds between two rounds of retention over all sessions."""
     stop_grace: float = 5.0
     """Seconds that a cancelled engine may clean up before its run is closed without it."""
     owner_timeout: float = 20.0
-    """Seconds that a session's home is waited for, while no node can be asked about it."""
+    """Seconds to wait for a session's owner while it cannot be determined or reached."""
     follow_interval: float = 5.0
-    """Seconds between two looks at what other nodes may have stored without our hearing of it."""
+    """Seconds between two reads of what other nodes may have stored without a notification."""
 
 
 class QueuedCommand(Struct):
     command: commands.AnyCommand
     done: session_service.OutcomeCallback
     is_internal: bool = False
-    """Of this node's own engines, timers and recovery, which speak only for sessions whose home is here."""
+    """The command comes from this node's own engines, timers or recovery, which act only on sessions that this node owns."""
     is_forwarded: bool = False
-    """Another node asks, in the belief that the home is here: it is not sent on."""
+    """The command comes from another node, which believes that this node is the owner: it is not forwarded again."""
 
 
 class AttachRequest(Struct):
@@ -50,19 +50,19 @@ class AttachRequest(Struct):
 
 
 class Barrier(Struct):
-    """Reached when everything before it is committed."""
+    """`reached` is resolved when everything before it is committed."""
 
     reached: asyncio.Future[None]
 
 
 class SessionRead(Struct):
-    """The session as it is when everything before it is committed, and nothing after it is decided."""
+    """Reads the session at the point where everything before is committed and nothing after is decided."""
 
     seen: asyncio.Future[Session]
 
 
 RunProgress = tuple[str, events.AnyEvent]
-"""An event of a run, by its engine. A bare tuple: nearly all traffic is this."""
+"""An event of a run, emitted by its engine. It is a bare tuple, because nearly all traffic is this."""
 
 LaneItem = QueuedCommand | AttachRequest | Barrier | SessionRead | RunProgress
 

@@ -1,8 +1,9 @@
-"""After a start: every run that was active when the daemon ended is taken up or closed, through the same door as any other.
+"""Recovery after a start: every run that was active when the daemon ended is resumed or closed, by the same commands as any
+other.
 
-A run that waited for a decision goes on waiting, and goes on when it comes; so does a flow that waits for people or agents.
-Any other lost its engine in the middle of something whose effect nobody knows, so it is closed as interrupted and what it
-started is killed.
+A run that waited for a decision keeps waiting and continues when the decision arrives; so does a flow that waits for people or
+agents. Any other run lost its engine in the middle of something with an unknown effect, so it is closed as interrupted and
+the processes that it started are killed.
 """
 
 import logging
@@ -21,7 +22,7 @@ REMOTE_CALL_INTERRUPTED = "the daemon ended before it was done"
 
 
 async def recover(lane: Lane, runs: RunManager, kill_processes: Callable[[str], int], *, lost: str | None = None) -> None:
-    """`lost` is the machine that nobody hears of any more, when this is not the one that the run was on."""
+    """`lost` is the machine that is no longer reachable, when the run was not on this one."""
     await lane.flush()  # loads the session
     session = lane.session
     if session is None:

@@ -1,12 +1,6 @@
-"""The steps of one run that can be stopped on their own, such as the wait before a retry, while the run itself goes on.
-
-What waits to be taken by the engine of a terminal run: typing and new sizes, in the order they were committed.
-
-What the extensions of one run have asked people, and who waits for the answers.
-
-An engine's side of a run: what it says is redacted and handed to the lane; what it asks waits for a recorded decision.
-
-A run's task, read back from the journal: the conversation so far and what was still open. The same after a restart."""
+"""The engine's side of one run: its events are redacted and queued in the lane, its approvals and dialogs wait for a recorded
+decision, and its task is read from the journal, the same after a restart.
+"""
 
 import asyncio
 import hashlib
@@ -29,7 +23,7 @@ class CancellableSteps:
         self._doing: dict[str, asyncio.Future[object]] = {}
 
     async def run(self, step: str, work: Awaitable[StepResult]) -> StepResult:
-        """Raises `engine.StepStopped` when it was stopped; a run that is cancelled is cancelled as ever."""
+        """Raises `engine.StepCancelled` when the step was stopped. A cancelled run raises `CancelledError` as usual."""
         task: asyncio.Future[StepResult] = asyncio.ensure_future(work)
         self._doing[step] = task  # type: ignore[assignment]
         try:
@@ -45,13 +39,13 @@ class CancellableSteps:
         return task.result()
 
     def stop(self, step: str) -> None:
-        """Without one under way there is nothing to stop: it has ended by itself."""
+        """Does nothing when the step is not active: it has ended by itself."""
         if (task := self._doing.get(step)) is not None:
             task.cancel()
 
 
 MOST_CHARS = 4 * 1024 * 1024
-"""Of typing that a program has not taken: beyond that, nobody's is accepted."""
+"""Characters of input that a program has not read yet; beyond that, no further input is accepted."""
 
 
 class TerminalInputQueue:
@@ -95,7 +89,7 @@ class PendingDialogs:
         return await self._get_future(dialog_id)
 
     def resolve(self, dialog_id: str, answer: engine.DialogAnswer) -> None:
-        """An answer was committed. It may come before the asker has begun to wait."""
+        """An answer was committed. That may happen before the engine has started to wait for it."""
         future = self._get_future(dialog_id)
         if not future.done():
             future.set_result(answer)
@@ -107,9 +101,9 @@ class PendingDialogs:
 T = TypeVar("T")
 
 UNCOMMITTED_CHARS = 1024 * 1024
-"""Output that may wait for a turn of the lane. The number of events alone would allow many times as much."""
+"""Characters of output that may wait for a turn of the lane. The limit on the number of events would allow many times as much."""
 SLICE = 4_096
-"""Characters of output that are redacted at once; between two slices others have their turn."""
+"""Characters of output that are redacted at once; other tasks run between two slices."""
 
 
 async def _feed_in_slices(output: core_redact.StreamRedactor, text: str) -> str:
@@ -121,7 +115,7 @@ async def _feed_in_slices(output: core_redact.StreamRedactor, text: str) -> str:
 
 
 class LaneRunContext:
-    """Implements `engine.Desk` for one run."""
+    """Implements `engine.RunContext` for one run."""
 
     def __init__(
         self,
@@ -134,8 +128,9 @@ class LaneRunContext:
         steered: Iterable[events.MessageQueued] = (),
         pausing: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`asked_before` are the questions that a restart left open: asked again, they are waited for and not repeated.
-        `steered` are the messages that the run had not taken up yet."""
+        """`earlier_approvals` are the approvals that were open before a restart: when the engine requests one again, it waits
+        for that one and no new one is created. `steered` are the messages that the run had not taken yet.
+        """
         self.session_id = lane.session_id
         self.mint = mint
         self.is_shutting_down = pausing
@@ -145,7 +140,7 @@ class LaneRunContext:
         self._text = redactor.open_stream()
         self._thinking = redactor.open_stream()
         self._outputs: dict[str, core_redact.StreamRedactor] = {}
-        """One a tool call that tells of its progress; its pieces are redacted as one text."""
+        """One redactor per tool call that reports progress; the pieces of a call are redacted as one text."""
         self._uncommitted_chars = 0
         self._redactor = redactor
         self._steered = list(steered)
@@ -157,7 +152,7 @@ class LaneRunContext:
         self._earlier_approvals = {(approval.call_id, approval.fingerprint): approval.id for approval in earlier_approvals}
 
     async def emit(self, event: events.AnyEvent) -> None:
-        # One await and few calls: each token of each model comes through here.
+        # One await and few calls: each token of each model passes through here.
         if isinstance(event, events.TextDelta):
             self._held = True
             safe = self._text.feed(event.text)
@@ -188,7 +183,7 @@ class LaneRunContext:
             await self._lane.wait_for_room()
 
     def flush_redactors(self) -> None:
-        """Lets go of text that was held back in case it began a secret: whatever follows comes after it."""
+        """Emits text that was held back because a secret might start in it, so that later events come after it."""
         if self._held:
             self._held = False
             if thinking := self._thinking.close():
@@ -208,7 +203,8 @@ class LaneRunContext:
     async def request_approval(self, question: engine.ApprovalQuestion) -> engine.ApprovalAnswer:
         self.flush_redactors()
         fingerprint = hashlib.sha256(question.subject.encode()).hexdigest()
-        # It may have been decided, or have expired, before the engine got here to ask again: the answer is waiting then.
+        # The approval may have been decided, or have expired, before the engine requested it again: then the answer is already
+        # here.
         approval_id = self._earlier_approvals.pop((question.call_id, fingerprint), None)
         if approval_id is None:
             approval_id = await self._request_decision(question, fingerprint)
@@ -254,7 +250,7 @@ class LaneRunContext:
         return self._redactor.redact_text(text)
 
     def resolve_approval(self, approval_id: str, answer: engine.ApprovalAnswer) -> None:
-        """A decision was committed. It may come before the asker has begun to wait."""
+        """A decision was committed. That may happen before the engine has started to wait for it."""
         future = self._waiting.setdefault(approval_id, asyncio.get_running_loop().create_future())
         if not future.done():
             future.set_result(answer)
@@ -284,7 +280,7 @@ HISTORY_PAGE = 1_000
 async def load_task(
     journal_: journal.Journal, session: Session, run: Run, pending_approval: events.Approval | None
 ) -> engine.Task:
-    # What the session knows now is taken before the first wait: it may move on while the journal is read.
+    # The state of the session is read before the first await: it may change while the journal is read.
     task = _make_task(session, run, pending_approval)
     told = conversation.Conversation()
     after_seq, head = 0, session.seq
@@ -293,7 +289,7 @@ async def load_task(
         if not entries:
             break
         after_seq = entries[-1].seq
-        await asyncio.sleep(0)  # a long history is read a page a turn, so that others come in between
+        await asyncio.sleep(0)  # a long history is read one page per turn of the event loop, so that other tasks run in between
         for entry in entries:
             told.add_entry(entry)
     return _add_conversation(task, told)

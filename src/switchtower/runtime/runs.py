@@ -1,6 +1,7 @@
-"""Runs at work: engines start, stop and get their answers here, always because of a committed event, never because of a command.
+"""The active runs: engines start, stop and get their answers here, always because of a committed event, never because of a
+command.
 
-Recovery needs nothing of its own for that: a `RunStarted` of yesterday starts an engine just as one of this second does.
+Recovery therefore needs no separate code path: a `RunStarted` of yesterday starts an engine just as a new one does.
 """
 
 import asyncio
@@ -33,17 +34,17 @@ class ActiveRun(Struct):
     context: LaneRunContext
     lane: Lane
     doing: asyncio.Task[commands.FinishRun]
-    """The work itself. It may be cancelled at any moment, even before it has begun."""
+    """The work itself. It may be cancelled at any moment, even before it has started."""
     supervisor: asyncio.Task[None] | None = None
-    """Sees the run to its end whatever becomes of the work, and is never cancelled."""
+    """Closes the run however the work ends, and is never cancelled."""
     failure: str | None = None
-    """Why it must end now, when nobody asked for that."""
+    """The reason why the run must end now, when no client requested that."""
     abandoned: bool = False
-    """Its session's home is another node: it ends without a word."""
+    """Another node owns the session now: the run ends here without writing anything."""
     children: int = 0
-    """How many sessions its processes have started."""
+    """The number of sessions that its processes have started."""
     lent: UsageTotals = field(default_factory=UsageTotals)
-    """What those have used, which counts as the run's own."""
+    """The usage of those sessions, which counts as the run's own."""
 
 
 class RunManager:
@@ -66,15 +67,15 @@ class RunManager:
         return len(self._active_runs)
 
     def apply(self, lane: Lane, run_id: str | None, event: events.AnyEvent, ephemeral_input: EphemeralInput = None) -> None:
-        """One committed event and its effect, if it has one."""
+        """Applies the effect of one committed event, if it has one."""
         if lane.session is not None and lane.session.host is not None:
-            return  # it happened elsewhere, and so does what comes of it
+            return  # it happened on another host, and its effects happen there
         match event:
             case events.RunStarted():
                 assert run_id is not None, "a run has an id"
                 self.start(lane, run_id, None if isinstance(ephemeral_input, str) else ephemeral_input)
             case events.TerminalTyped() | events.TerminalKeysTyped():
-                # What the engine wrote itself is not handed to it again: then there is nothing said.
+                # Input that the engine wrote itself is not handed to it again: then there is no ephemeral input.
                 if (
                     isinstance(ephemeral_input, str)
                     and run_id is not None
@@ -116,14 +117,14 @@ class RunManager:
                 pass
 
     def can_take_input(self, lane: Lane) -> bool:
-        """False while a program leaves too much of what was typed unread."""
+        """False while a program leaves too much of its input unread."""
         run = lane.session.run if lane.session else None
         work = self._active_runs.get(run.id) if run else None
         return work is None or not work.context.terminal.is_full
 
     def start(self, lane: Lane, run_id: str, requested: events.Program | events.Flow | None = None) -> None:
         if self._stopping.is_set():
-            return  # stays open in the journal; the next start closes it
+            return  # the run stays open in the journal; the next start closes it
         session = lane.session
         assert session is not None and session.run is not None and session.run.id == run_id, "a run starts in its session"
         if session.parent_run is not None and session.parent_run not in self._active_runs:
@@ -150,7 +151,7 @@ class RunManager:
     # Sessions that a run has started
 
     def find_session(self, run_id: str) -> Session | None:
-        """The session whose run is active here."""
+        """Returns the session whose active run on this node has this id."""
         work = self._active_runs.get(run_id)
         session = work.lane.session if work is not None else None
         return session if session is not None and session.run is not None and session.run.id == run_id else None
@@ -166,7 +167,9 @@ class RunManager:
         work.children += 1
 
     def _charge(self, lane: Lane, run_id: str | None, usage: events.UsageReported) -> None:
-        """What a child uses counts for the run that started it, and for that one's parent; what has no budget left ends."""
+        """Charges a child's usage to the run that started it, and to that run's parent in turn; a run without budget left
+        ends.
+        """
         work, session = self._active_runs.get(run_id or ""), lane.session
         while work is not None and session is not None:
             if work.children and admission.is_spent(session, work.lent) and work.failure is None:
@@ -189,33 +192,33 @@ class RunManager:
         self._schedule_expiry(lane, approval.id, approval.expires_at_ms, expire)
 
     def _schedule_expiry(self, lane: Lane, question_id: str, expires_at_ms: int, expire: ExpireCommand) -> None:
-        # A little late rather than early: the loop's clock and the one that the expiry was told in are not the same.
+        # A little late rather than early: the event loop's clock differs from the clock that the expiry is given in.
         delay = max(0.0, (expires_at_ms - self._services.now_ms()) / 1_000) + CLOCK_MARGIN
         self._timers[question_id] = asyncio.get_running_loop().call_later(delay, self._expire, lane, question_id, expire)
 
     def fail_unstored(self, lane: Lane, run_id: str) -> None:
-        """Something this run said could not be stored: it ends as failed rather than going on with a hole."""
+        """An event of this run could not be stored: the run fails rather than continue with a gap."""
         work = self._active_runs.get(run_id)
         if work is not None and work.failure is None:
             work.failure = "the journal could not store what the run said"
             work.doing.cancel()
 
     def abandon(self, lane: Lane) -> None:
-        """The session's home is another node now, which takes its run up or closes it: nothing of it may go on here."""
+        """Another node owns the session now and recovers or closes its run: nothing of it may continue here."""
         for work in self._active_runs.values():
             if work.context.session_id == lane.session_id:
                 work.abandoned = True
                 work.doing.cancel()
 
     async def wait_until_idle(self, session_id: str) -> None:
-        """Returns when nothing works on the session here."""
+        """Returns when nothing works on the session on this node."""
         if keepers := [
             work.supervisor for work in self._active_runs.values() if work.context.session_id == session_id and work.supervisor
         ]:
             await asyncio.wait(keepers)
 
     async def stop(self) -> None:
-        """Closes what is running with an honest outcome; a run that waits for a decision goes on waiting in the journal."""
+        """Closes active runs with an accurate outcome; a run that waits for a decision stays open in the journal."""
         self._stopping.set()
         for timer in self._timers.values():
             timer.cancel()
@@ -230,7 +233,7 @@ class RunManager:
     def _expire(self, lane: Lane, question_id: str, expire: ExpireCommand) -> None:
         def done(outcome: session_service.SubmitOutcome | errors.CoreError) -> None:
             if isinstance(outcome, errors.Fenced):
-                return  # the session's new home has its own timers
+                return  # the session's new owner has its own timers
             if isinstance(outcome, errors.CoreError) and outcome.retryable and not self._stopping.is_set():
                 retry = self._services.limits.journal_retry
                 self._timers[question_id] = asyncio.get_running_loop().call_later(retry, self._expire, lane, question_id, expire)
@@ -241,7 +244,7 @@ class RunManager:
         if work := self._active_runs.get(run_id):
             work.doing.cancel()
         else:
-            # Nobody works on it, because its recovery failed: there is no engine to wait for.
+            # No engine works on the run, because its recovery failed: there is none to wait for.
             unattended = commands.InterruptRun(session_id=lane.session_id, run_id=run_id, reason="nobody was working on it")
             lane.submit(unattended, lambda _: None, is_internal=True)
 
@@ -283,7 +286,7 @@ class RunManager:
                 self._end_children(run_id)
 
     async def _close(self, lane: Lane, run_id: str, work: ActiveRun, ending: commands.FinishRun | commands.InterruptRun) -> None:
-        """Until its end is stored a run is open. A disk that is full now may have room in a moment."""
+        """A run is open until its end is stored. A disk that is full now may have space in a moment."""
         while True:
             try:
                 await lane.ask(ending)
@@ -292,7 +295,7 @@ class RunManager:
                 if self._stopping.is_set():
                     raise
             if work.failure is not None:
-                # Its last words were lost together with its end: what it did is no longer all there to be read.
+                # The last events of the run were lost together with its end: the journal does not have everything that it did.
                 ending = commands.InterruptRun(session_id=lane.session_id, run_id=run_id, reason=work.failure)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._services.limits.journal_retry):
@@ -331,7 +334,7 @@ class RunManager:
             loop = asyncio.get_running_loop()
             deadline = loop.time() + self._services.limits.stop_grace
             while not working.done() and (left := deadline - loop.time()) > 0:
-                # To be told a second time does not shorten the cleaning up.
+                # A second cancellation does not shorten the time for cleaning up.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait([working], timeout=left)
             if not working.done():
@@ -351,7 +354,7 @@ class RunManager:
             )
         await lane.flush()
         if lane.session is not None and lane.session.can_resume_after_restart:
-            return None  # it goes on where it is now when there is a daemon again
+            return None  # it continues from this point when a daemon runs again
         return commands.InterruptRun(session_id=lane.session_id, run_id=run_id, reason="the daemon was stopped")
 
     def _finish(

@@ -1,8 +1,6 @@
-"""The asyncio shell around the core: finds a session's lane, makes one when it is touched, and lets go of idle ones.
-
-Implements the tower port. It knows no protocol and no transport.
-
-What the runtime holds right now, in numbers. Counts what is in memory; asks the journal nothing."""
+"""The asyncio shell around the core: finds or creates a session's lane and drops idle ones. It implements the session service
+port and knows no protocol and no transport.
+"""
 
 import asyncio
 import contextlib
@@ -34,7 +32,7 @@ log = logging.getLogger(__name__)
 
 MOST_RECOVERED = 1_000_000
 TYPING = (commands.TypeInput, commands.TypeKeys, commands.SendMessage, commands.QueueMessage)
-"""What may reach a program's terminal: a message to a program is typed too."""
+"""The commands that may reach a program's terminal: a message to a program is typed too."""
 W = TypeVar("W")
 
 _ID_BYTES = 10
@@ -60,7 +58,7 @@ class Runtime:
     ) -> None:
         self.now_ms = clock
         self._randomness = b""
-        """Drawn in quantities: asking the kernel each time costs more than all else in making an id."""
+        """Read in large blocks: one system call per id would cost more than everything else in making an id."""
         self._journal = journal_
         self._search = search_ or journal.NoSearch()
         self._removing: set[asyncio.Task[None]] = set()
@@ -71,15 +69,16 @@ class Runtime:
         self._idle: OrderedDict[str, Lane] = OrderedDict()
         self._watchers: list[session_service.Watcher] = []
         self.nodes: cluster.ClusterNodes | None = None
-        """The other nodes of this tower. None: it is alone."""
+        """The other nodes of the cluster. None: this daemon runs without a cluster."""
         self.elsewhere: session_service.HostForwarder | None = None
-        """Who reaches the hosts of sessions that do not live here."""
+        """Forwards commands to the hosts of sessions that are not on this host."""
         self.undelivered: Callable[[], Mapping[str, int] | None] = dict
-        """The first seq of each session that a hub has not acknowledged: from there on nothing is pruned, and nothing at all
-        while that is not known."""
+        """Returns the first seq of each session that a hub has not acknowledged, or None while that is unknown. Nothing from
+        that seq on is pruned; while it is unknown, nothing at all.
+        """
         self._stopping = False
         self._retention_task: asyncio.Task[None] | None = None
-        self._ended: asyncio.Queue[str] = asyncio.Queue(maxsize=10_000)  # a full one leaves the rest to the hourly round
+        self._ended: asyncio.Queue[str] = asyncio.Queue(maxsize=10_000)  # when it is full, the hourly round prunes the rest
         services = LaneServices(
             journal=journal_,
             redactor=redactor,
@@ -100,7 +99,9 @@ class Runtime:
         self.shells = ShellRunner(services, host_services)
 
     async def start(self) -> None:
-        """Takes up what was active when the last daemon ended, before anyone can ask. Of several nodes, `residence` does."""
+        """Recovers what was active when the last daemon ended, before a client can connect. In a cluster, `NodeMembership`
+        does that.
+        """
         if self._services.ownership is None:
             await self._recover_all()
         for card in await self._journal.list_cards(limit=MOST_RECOVERED, states=[events.SessionState.DELETED]):
@@ -113,7 +114,7 @@ class Runtime:
         with_shells = [card for card in at_hand if card.shells and card.active_run_id is None]
         for card in [*active, *with_shells]:
             try:
-                if card.host is None:  # what lives elsewhere goes on there
+                if card.host is None:  # a session of another host continues there
                     await recover(self._get_lane(card.session_id), self.runs, self.host_services.kill_processes)
             except Exception:
                 # One session that cannot be read must not keep the others from being served.
@@ -133,14 +134,14 @@ class Runtime:
         await self.runs.stop()
         if self._services.ownership is not None:
             for removing in self._removing:
-                removing.cancel()  # it may wait for others; the next start removes what is left
+                removing.cancel()  # it may be waiting for other nodes; the next start removes what is left
         if self._removing:
             await asyncio.wait(self._removing)
         for lane in list(self._lanes.values()):
             with contextlib.suppress(errors.CoreError):
                 await lane.flush()
 
-    # The tower port
+    # The session service port
 
     def mint(self, prefix: str) -> str:
         randomness = int.from_bytes(self._make_random(_ID_BYTES), "big")
@@ -158,7 +159,7 @@ class Runtime:
         return taken
 
     def submit(self, command: commands.AnyCommand, done: session_service.OutcomeCallback, *, is_forwarded: bool = False) -> None:
-        """`hop`: another node asks, which believes that the session's home is here."""
+        """`is_forwarded`: another node sends the command, because it believes that this node owns the session."""
         if self._stopping:
             done(errors.ShuttingDown())
             return
@@ -179,7 +180,9 @@ class Runtime:
         )
 
     def _bind_child(self, command: commands.StartSession, run_id: str) -> commands.StartSession:
-        """What a process of a run starts, as a child of that run. Each protocol's sessions begin here."""
+        """Binds a session that a process of a run starts to that run, as its child. Sessions of every protocol pass through
+        here.
+        """
         parent = self.runs.find_session(run_id)
         root = self.host_services.resolve_folder(command.workspace.root)
         inside = parent is not None and PurePath(root).is_relative_to(self.host_services.resolve_folder(parent.workspace.root))
@@ -197,7 +200,7 @@ class Runtime:
         done: session_service.OutcomeCallback,
         outcome: session_service.SubmitOutcome | errors.CoreError,
     ) -> None:
-        """What the session's host is to decide is handed to it, and the asker hears from there."""
+        """A command that the session's host must decide is forwarded to it, and the client gets the response of that host."""
         if isinstance(outcome, errors.SessionOnOtherHost) and self.elsewhere is not None:
             self.elsewhere.forward(outcome.detail or "", command, done)
         else:
@@ -223,7 +226,7 @@ class Runtime:
         lane = self._get_lane(session_id)
         cursor = Cursor(lane.feed, after_seq, subscriber)
         if lane.remote is not None:
-            lane.remote.on_remote_append()  # it may not have been followed so far
+            lane.remote.on_remote_append()  # the session may not have been followed so far
         return cursor
 
     async def get_session(self, session_id: str) -> Session:
@@ -264,15 +267,16 @@ class Runtime:
             watcher, self._services.batch_watchers, None if owned_only else self._services.remote_batch_watchers
         )
 
-    # Several nodes
+    # Cluster
 
     async def take_ownership(self, session_id: str, epoch: int, *, lost: str | None = None) -> None:
-        """This node has become the session's home: returns when what was under way there is taken up or closed. `lost` is the
-        machine that it was on, when that is not this one."""
+        """This node has become the session's owner: returns when what was active there is recovered or closed. `lost` is the
+        machine where it was active, when that is not this one.
+        """
         lane = self._get_lane(session_id)
         assert lane.remote is not None, "alone, there is nothing to adopt"
         lane.remote.become_owner(epoch, lost=lost)
-        with contextlib.suppress(errors.Fenced):  # it was another node's again in no time
+        with contextlib.suppress(errors.Fenced):  # another node became the owner again in the meantime
             await lane.flush()
             if (taking_up := self._taking_up.get(session_id)) is not None:
                 await asyncio.wait([taking_up])
@@ -286,16 +290,19 @@ class Runtime:
         this = asyncio.current_task()
 
         def is_the_latest() -> bool:
-            """The home may have been left and come back to since: then another is at it, and two would take a run up twice."""
+            """Ownership may have been lost and regained since. Then a newer task recovers the session, and two would resume a
+            run twice.
+            """
             return self._taking_up.get(lane.session_id) is this
 
         try:
             while lane.is_owner and is_the_latest() and not self._stopping:
-                await self.runs.wait_until_idle(lane.session_id)  # what was given up here may still be cleaning up
+                await self.runs.wait_until_idle(lane.session_id)  # work that was abandoned here may still be cleaning up
                 try:
                     await recover(lane, self.runs, self.host_services.kill_processes, lost=lost)
                 except (errors.JournalUnavailable, errors.NoActiveRun) as problem:
-                    # No such run: it was another node's for a moment, which closed it. There may be a new one to take up.
+                    # NoActiveRun: another node owned the session for a moment and closed the run. There may be a new one to
+                    # recover.
                     log.warning("%s cannot be taken up yet: %s", lane.session_id, problem)
                     await asyncio.sleep(self._services.limits.journal_retry)
                 else:
@@ -310,11 +317,11 @@ class Runtime:
                 lane.release_commands()
 
     def owned_lanes(self) -> list[Lane]:
-        """The lanes in memory whose sessions have this node as their home."""
+        """The lanes in memory whose sessions this node owns."""
         return [lane for lane in self._lanes.values() if lane.is_owner]
 
     def apply_remote_heads(self, heads: Mapping[str, tuple[int, int]]) -> None:
-        """Other nodes have stored something: by session, from which seq to which."""
+        """Other nodes have appended to the journal. `heads` has, by session, the seq before and after."""
         watched = bool(self._services.remote_watchers or self._services.remote_batch_watchers)
         for session_id, (before, _) in heads.items():
             lane = self._get_lane(session_id) if watched else self._lanes.get(session_id)
@@ -322,7 +329,7 @@ class Runtime:
                 lane.remote.on_remote_append(before)
 
     def followed_heads(self) -> dict[str, int]:
-        """The sessions at other nodes that somebody here listens to, and how far they are known."""
+        """The sessions of other nodes that have subscribers here, with the last seq known here."""
         return {
             lane.session_id: lane.feed.head
             for lane in self._lanes.values()
@@ -358,10 +365,10 @@ class Runtime:
         removing.add_done_callback(self._removing.discard)
 
     async def _delete_session(self, session_id: str) -> None:
-        """What an end of the daemon leaves of it goes at the next start."""
+        """If the daemon stops before this is complete, the next start removes the rest."""
         try:
             if self._services.ownership is not None:
-                # Whoever follows it at another node reads of its end before that is gone.
+                # Followers on other nodes need time to read the session's end before it is removed.
                 await asyncio.sleep(self._services.limits.follow_interval)
             await self._journal.delete(session_id)
             await self._search.forget(session_id)
@@ -371,7 +378,7 @@ class Runtime:
         self._idle.pop(session_id, None)
 
     def _on_lane_idle(self, lane: Lane) -> None:
-        """Keeps the lanes that were used last; the others are read from the journal again when somebody asks."""
+        """Keeps the lanes that were used last; the others are read from the journal again when a client needs them."""
         if lane.feed.head == 0 and not (lane.remote is not None and lane.remote.forwarder.has_known_owner):
             # A forged id must not leave anything behind.
             if not lane.is_busy:
@@ -379,17 +386,18 @@ class Runtime:
             return
         self._idle[lane.session_id] = lane
         self._idle.move_to_end(lane.session_id)
-        # Two for one: when half of them turn out to be in use, the others still go as fast as new ones come.
+        # Each call checks two lanes: even when half of them turn out to be in use, idle lanes are dropped as fast as new ones
+        # arrive.
         for _ in range(2):
             if len(self._idle) > self._services.limits.idle_lanes:
                 session_id, oldest = self._idle.popitem(last=False)
                 if _is_in_use(oldest):
-                    self._idle[session_id] = oldest  # to the end of the line
+                    self._idle[session_id] = oldest  # moved to the end of the queue
                 else:
                     self._lanes.pop(session_id, None)
 
     async def _is_retention_node(self) -> bool:
-        """Of several nodes one sees to the sessions of all."""
+        """In a cluster, one node applies retention to the sessions of all nodes."""
         if self._services.ownership is None:
             return True
         try:
@@ -398,7 +406,9 @@ class Runtime:
             return False
 
     async def _run_retention(self) -> None:
-        """Prunes a session when a run of it has ended, and all of them now and then, however many runs end meanwhile."""
+        """Prunes a session when one of its runs has ended, and all sessions at a fixed interval, however many runs end
+        meanwhile.
+        """
         loop = asyncio.get_running_loop()
         next_round = loop.time() + self._services.limits.retention_interval
         while True:
@@ -420,7 +430,7 @@ class Runtime:
 
 
 def _make_unsubscribe(watcher: W, *lists: "list[W] | None") -> Callable[[], None]:
-    """Puts the watcher into the lists; returns what takes it out."""
+    """Adds the watcher to the lists; returns the function that removes it."""
     joined = [watchers for watchers in lists if watchers is not None]
     for watchers in joined:
         watchers.append(watcher)
@@ -444,14 +454,14 @@ class RuntimeStats(Struct, frozen=True):
     lanes: int
     """Sessions in memory."""
     waiting: int
-    """Commands and events that no turn has taken up yet, over all lanes."""
+    """Commands and events that no turn has taken yet, over all lanes."""
     longest: int
-    """Of one lane."""
+    """The length of the longest queue of one lane."""
     runs: int
-    """That an engine works on."""
+    """Runs that an engine works on."""
     subscribers: int
     lagging: int
-    """Subscribers that page from the journal."""
+    """Subscribers that read pages from the journal."""
 
 
 def collect_stats(runtime: Runtime) -> RuntimeStats:

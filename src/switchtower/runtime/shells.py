@@ -1,5 +1,6 @@
-"""People's own commands at work: started because a `ShellStarted` was committed, and ended with a `ShellFinished` whatever
-becomes of them. They run beside the agent and are no run of it."""
+"""The users' own shell commands: each starts because a `ShellStarted` was committed, and ends with a `ShellFinished` whatever
+happens to it. They run beside the agent and are not part of a run.
+"""
 
 import asyncio
 import logging
@@ -11,7 +12,7 @@ from switchtower.runtime.lane import Lane, LaneServices
 log = logging.getLogger(__name__)
 
 NOT_RUN = 126
-"""The exit code that shells have for what cannot be run."""
+"""The exit code that shells use for a command that cannot be run."""
 
 
 class ShellRunner:
@@ -35,7 +36,7 @@ class ShellRunner:
             task.cancel()
 
     def abandon(self, lane: Lane) -> None:
-        """The session's home is another node now: its commands end here, and what is said of that is refused."""
+        """Another node owns the session now: its commands end here, and their `ShellFinished` is refused."""
         if lane.session_id in self._of_sessions:
             for shell_id in self._of_sessions[lane.session_id]:
                 self._running[shell_id].cancel()
@@ -60,7 +61,7 @@ class ShellRunner:
         return _make_finish(lane, started, finished.exit_code, finished.text)
 
     async def _supervise(self, lane: Lane, started: events.ShellStarted, doing: "asyncio.Task[commands.FinishShell]") -> None:
-        """Sees it to its end; the work may be cancelled at any moment, even before it has begun."""
+        """Waits for the end of the command; the work may be cancelled at any moment, even before it has started."""
         await asyncio.wait([doing])
         self._running.pop(started.shell_id, None)
         self._of_sessions[lane.session_id].discard(started.shell_id)
@@ -73,9 +74,9 @@ class ShellRunner:
                 return
             except errors.JournalUnavailable:
                 if self._stopping:
-                    return  # stays open in the journal; the next start closes it
+                    return  # the command stays open in the journal; the next start closes it
             except errors.Fenced:
-                return  # another node's to tell
+                return  # the new owner reports it
             except errors.CoreError as refusal:
                 log.error("the end of %s could not be stored", started.shell_id, exc_info=refusal)
                 return

@@ -1,1 +1,1 @@
-"""What settings are made of. The table of them is `switchtower.config`."""
+"""The building blocks of settings. The table of settings is `switchtower.config`."""

@@ -1,5 +1,6 @@
-"""The settings in force while the daemon runs. A changed `config.toml` is read when a value is needed next; what cannot change in
-a running daemon stays as it was at the start."""
+"""The settings of a running daemon. A changed `config.toml` is read when a value is needed next; settings that cannot change
+in a running daemon keep their value from the start.
+"""
 
 import logging
 import threading
@@ -24,13 +25,13 @@ class LiveSettings:
 
     @property
     def current(self) -> config.Settings:
-        """Costs one look at the file's date."""
+        """Returns the settings; costs one check of the file's modification time."""
         if self._get_file_version() != self._version:
             self._reload()
         return self._current
 
     def on_change(self, apply: Apply) -> None:
-        """`apply` gets the new settings before they are in force, and raises `ConfigError` to keep the old ones."""
+        """`apply` gets the new settings before they take effect, and raises `ConfigError` to keep the old ones."""
         self._appliers.append(apply)
 
     def _reload(self) -> None:
@@ -38,7 +39,7 @@ class LiveSettings:
             version = self._get_file_version()
             if version == self._version:
                 return
-            self._version = version  # also when it is refused: one warning a change
+            self._version = version  # also when the file is refused: one warning per change
             try:
                 found = self._started_with.reload()
                 fresh = replace(self._started_with, **{name: getattr(found, name) for name in config.LIVE})

@@ -1,6 +1,7 @@
-"""The text of a variable or flag, or a TOML value, to a setting's own type. Pure but for the user's home and folder in a path.
-
-Each parser raises ValueError with the reason alone; what to do about it, the setting itself says."""
+"""Parsers from the text of a variable or flag, or from a TOML value, to a setting's type, and the declaration of a setting.
+Pure except for the user's home and current folder in a path. Each parser raises `ValueError` with the reason alone; the
+setting has the remedy.
+"""
 
 import os
 import re
@@ -20,14 +21,14 @@ _SPELLED = {"true": True, "yes": True, "on": True, "1": True, "false": False, "n
 
 
 class ListenAddress(NamedTuple):
-    """Where to listen. Port 0 picks a free one."""
+    """An address to listen on. Port 0 picks a free one."""
 
     host: str
     port: int
 
 
 def parse_address(text: str) -> ListenAddress | None:
-    """`HOST:PORT` in its parts (`[::1]:8787` for IPv6); None when it is `off`."""
+    """Splits `HOST:PORT` into its parts (`[::1]:8787` for IPv6); None when it is `off`."""
     if text == "off":
         return None
     host, colon, port = text.rpartition(":")
@@ -68,7 +69,7 @@ def parse_listen(value: object) -> str:
 
 
 def parse_loopback_port(value: object) -> str:
-    """A port alone, which is one of this machine's own."""
+    """Parses a port alone, on the loopback address."""
     port = str(value).strip()
     if not _is_port(port):
         raise ValueError(f"`{value}` is not a port")
@@ -88,7 +89,7 @@ def parse_switch(value: object) -> bool:
 
 
 class OneOfParser:
-    """One of a few words, in any case."""
+    """Parses one of a few words, in any case."""
 
     def __init__(self, *choices: str) -> None:
         self.choices = choices
@@ -101,7 +102,7 @@ class OneOfParser:
 
 
 class SomeOfParser:
-    """Some of a few words, in any case: a list in the file, or with commas between them."""
+    """Parses some of a few words, in any case: a list in the file, or words with commas between them."""
 
     def __init__(self, *choices: str) -> None:
         self.choices = choices
@@ -115,13 +116,13 @@ class SomeOfParser:
 
 
 def parse_url(value: object) -> str:
-    """A web address with a host, and without a user or a fragment."""
+    """Parses a web address with a host, and without a user or a fragment."""
     spelled = parse_text(value)
     scheme, separator, rest = spelled.partition("://")
     host = re.split(r"[/?]", rest, maxsplit=1)[0]
     is_clean = spelled.isprintable() and not any(mark in spelled for mark in " #@")
     if not separator or scheme not in ("http", "https") or not host or not is_clean:
-        raise ValueError("this is not a web address")  # which may hold a secret
+        raise ValueError("this is not a web address")  # the message leaves out the value, which may contain a secret
     return spelled
 
 
@@ -130,7 +131,7 @@ def parse_urls(value: object) -> tuple[str, ...]:
 
 
 def parse_public_url(value: object) -> str:
-    """Where a site is: a web address without a path."""
+    """Parses the address of a site: a web address without a path."""
     spelled = parse_url(value).rstrip("/")
     if any(mark in spelled.partition("://")[2] for mark in "/?"):
         raise ValueError(f"`{value}` has a path")
@@ -138,7 +139,7 @@ def parse_public_url(value: object) -> str:
 
 
 def parse_hub_url(value: object) -> str:
-    """Where a hub is, as a web address without a path."""
+    """Parses the address of a hub, as a web address without a path."""
     spelled = parse_text(value).rstrip("/")
     scheme, separator, rest = spelled.partition("://")
     scheme = {"ws": "http", "wss": "https"}.get(scheme, scheme)
@@ -157,7 +158,7 @@ def parse_regex(value: object) -> str:
 
 
 def parse_names(value: object) -> tuple[str, ...]:
-    """A list in the file, or names with commas between them."""
+    """Parses a list in the file, or names with commas between them."""
     if isinstance(value, str):
         return tuple(name.strip() for name in value.split(",") if name.strip())
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value):
@@ -166,7 +167,7 @@ def parse_names(value: object) -> tuple[str, ...]:
 
 
 def parse_origins(value: object) -> tuple[str, ...]:
-    """Names of hosts, and origins of pages as browsers spell them: `scheme://host[:port]`."""
+    """Parses names of hosts, and origins of pages in the notation of browsers: `scheme://host[:port]`."""
     entries = parse_names(value)
     for entry in entries:
         _, separator, rest = entry.partition("://")
@@ -176,7 +177,7 @@ def parse_origins(value: object) -> tuple[str, ...]:
 
 
 def parse_networks(value: object) -> tuple[str, ...]:
-    """Addresses, or networks such as `10.0.0.0/8`."""
+    """Parses addresses, or networks such as `10.0.0.0/8`."""
     import ipaddress
 
     spelled = parse_names(value)
@@ -219,7 +220,7 @@ def make_number_parser(least: float) -> Callable[[object], float]:
 
 
 def parse_listen_address(value: object) -> str:
-    """As `listen`, of something that cannot be switched off."""
+    """Like `parse_listen`, for an address that cannot be `off`."""
     spelled = parse_text(value)
     if parse_address(spelled) is None:
         raise ValueError("it cannot be off")
@@ -227,7 +228,9 @@ def parse_listen_address(value: object) -> str:
 
 
 def parse_store_url(value: object) -> str:
-    """The address of a PostgreSQL. What it says beyond its scheme is the database's to judge, and may hold a password."""
+    """Parses the address of a PostgreSQL server. The database checks everything beyond its scheme, and it may contain a
+    password.
+    """
     spelled = parse_text(value)
     if not spelled.startswith(("postgresql://", "postgres://")):
         raise ValueError("it is not the address of a PostgreSQL")
@@ -235,7 +238,7 @@ def parse_store_url(value: object) -> str:
 
 
 class Setting(NamedTuple):
-    """One row of the table that the flags, the variables and the documentation are made from."""
+    """One row of the table that the flags, the variables and the documentation are generated from."""
 
     name: str
     parse: Callable[[object], Any]
@@ -243,9 +246,9 @@ class Setting(NamedTuple):
     metavar: str
     help: str
     variables: tuple[str, ...]
-    """The first one set wins."""
+    """The first variable that is set wins."""
     spellings: Mapping[str, Callable[[object], Any]]
-    """Variables of other programs that spell the value in their own way."""
+    """Variables of other programs, with parsers for their own notation."""
     in_file: bool
 
     @property
@@ -258,7 +261,7 @@ class Setting(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What to write instead of a value that was refused."""
+        """The text that explains what to write instead of a refused value."""
         if isinstance(self.parse, OneOfParser):
             return f"use one of {', '.join(self.parse.choices)}"
         if isinstance(self.parse, SomeOfParser):
@@ -286,8 +289,5 @@ def declare_setting(
     also: Spellings = _NO_OTHERS,
     in_file: bool = True,
 ) -> Any:
-    """`also` are variables besides our own, each with its parser where it is spelled otherwise than ours."""
+    """`also` has other programs' variables, each with a parser where its notation differs from ours."""
     return field(default=default, metadata={"parse": parse, "metavar": metavar, "help": help, "also": also, "in_file": in_file})
-
-
-"""Stands for a path that follows from the folders."""

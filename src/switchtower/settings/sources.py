@@ -1,4 +1,6 @@
-"""Where things are kept: in one home, or in the user's XDG folders. Looks and names, creates nothing."""
+"""The sources of settings: the folders, in one home or in the user's XDG folders, and the configuration file. It only reads,
+and creates nothing.
+"""
 
 import errno
 from collections.abc import Mapping
@@ -14,7 +16,7 @@ class Folders(NamedTuple):
 
 
 def locate(home: Path | None, environ: Mapping[str, str]) -> Folders:
-    """The folders of one home; without one, the user's XDG folders and push's own run folder."""
+    """Returns the folders of one home; without one, the user's XDG folders and push's own run folder."""
     if home is not None:
         return Folders(config=home, data=home / "data", run=home / "run", logs=home / "logs")
     user = Path(environ.get("HOME") or Path.home())
@@ -33,16 +35,15 @@ def locate(home: Path | None, environ: Mapping[str, str]) -> Folders:
 
 
 TABLES = ("models", "rules")
-"""Parts of the file that are no single values: `[models.NAME]` and `[[rules]]`. The rooms that use them read them."""
+"""Parts of the file that are not single values: `[models.NAME]` and `[[rules]]`. The packages that use them parse them."""
 
 
-"""What a running daemon takes from a changed file without a restart, for sessions and runs that start from then on."""
 SECTIONS = ("notify", "telemetry")
 """Tables of the file that only group settings: `webhook` in `[notify]` is the setting `notify_webhook`."""
 
 
 class ConfigError(Exception):
-    """A setting that cannot be used: which, where it came from, and what to do."""
+    """A setting that cannot be used: its name, its source, the problem and the remedy."""
 
     def __init__(self, setting: str, source: str, problem: str, *, hint: str) -> None:
         super().__init__(setting, source, problem)
@@ -64,11 +65,8 @@ class Sources(NamedTuple):
     environ: Mapping[str, str]
 
 
-"""Stands for a path that follows from the folders."""
-
-
 def describe_home_error(problem: OSError, place: object) -> tuple[str, str]:
-    """Why the home, or another place that is needed, cannot be used; and a remedy."""
+    """Returns why the home, or another folder that is needed, cannot be used; and a remedy."""
     where = problem.filename if isinstance(problem.filename, str) else place
     reason = problem.strerror or str(problem)
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -101,7 +99,7 @@ def read_config_file(config_file: Path, known: list[str]) -> dict[str, object]:
 
 
 def _flatten_sections(in_file: dict[str, object], config_file: Path) -> dict[str, object]:
-    """With what the sections hold at the top, by its whole name."""
+    """Moves the values of the sections to the top level, under their whole names."""
     flat = {key: value for key, value in in_file.items() if key not in SECTIONS}
     for section in SECTIONS:
         held = in_file.get(section, {})

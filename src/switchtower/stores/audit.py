@@ -1,10 +1,11 @@
-"""The audit's hash chain. Each link holds the digest of one record and the hash of everything before it, so that changing,
-removing or reordering a record changes every hash after it. Pure: the stores keep the links.
+"""The audit's hash chain, and the records that are read from a journal's rows. Pure: the stores keep the links and find the
+rows.
 
-A link of a session's event is written in the transaction of that event. It outlives the session: when that is deleted, the
-link of a question keeps only its digest, and the link of a decision keeps the decision.
-
-Decisions as the audit tells them, put together from what a journal's rows hold. Pure: the stores' audits find the rows."""
+Each link holds the digest of one record and the hash of everything before it, so that changing, removing or reordering a
+record changes every hash after it. A link of a session's event is written in the transaction of that event. It outlives the
+session: when that is deleted, the link of an approval request keeps only its digest, and the link of a decision keeps the
+decision.
+"""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -19,14 +20,15 @@ from switchtower.core.ports import journal
 from switchtower.core.rules import mirrors
 
 FIRST_HASH = bytes(32)
-"""Stands for the hash before the first link."""
+"""The hash before the first link."""
 
 SESSIONS, ACCOUNTS = "sessions", "accounts"
-"""The two chains: events of sessions, and what happened to users, tokens and hosts."""
+"""The two chains: events of sessions, and changes of users, tokens and hosts."""
 
 CHAINED = {"approval.requested": False, "approval.decided": True, "approval.expired": True, "session.deleted": True}
-"""The kinds of events that are links, and whether the link keeps the event's data. What was asked may be large, and goes with
-its session."""
+"""The kinds of events that are links, and whether the link keeps the event's data. The data of a request may be large, and is
+removed with its session.
+"""
 DELETED_KIND = "session.deleted"
 
 
@@ -34,18 +36,18 @@ class AuditLink(NamedTuple):
     number: int
     ts_ms: int
     session_id: str
-    """Empty for what is no event of a session."""
+    """Empty for a record that is not an event of a session."""
     seq: int
     kind: str
     digest: bytes
     """SHA-256 of the record."""
     record: bytes | None
-    """As JSON; None where only the digest is kept."""
+    """The record as JSON; None where only the digest is kept."""
     hash: bytes
 
 
 def make_link(previous: bytes, number: int, ts_ms: int, session_id: str, seq: int, kind: str, data: bytes) -> AuditLink:
-    """The link behind the one whose hash is `previous`."""
+    """Returns the link behind the one whose hash is `previous`."""
     digest = hashlib.sha256(data).digest()
     record = data if CHAINED.get(kind, True) else None
     return AuditLink(
@@ -61,47 +63,47 @@ def make_link(previous: bytes, number: int, ts_ms: int, session_id: str, seq: in
 
 
 def compute_link_hash(previous: bytes, number: int, ts_ms: int, session_id: str, seq: int, kind: str, digest: bytes) -> bytes:
-    """The name of the session comes last: it is the only part that may hold any character."""
-    # Spelled as PostgreSQL can hold it, so that a chain stays the same in another store.
+    """The name of the session comes last: it is the only part that may contain any character."""
+    # The name is escaped so that PostgreSQL can hold it: a chain stays the same in another store.
     name = session_id.replace("\\", "\\\\").replace("\0", "\\0")
     about = f"{number}\n{ts_ms}\n{seq}\n{kind}\n{name}".encode(errors="surrogatepass")
     return hashlib.sha256(previous + digest + about).digest()
 
 
 class ChainBreak(Struct, frozen=True):
-    """Where a chain does not hold."""
+    """The place where a chain is broken."""
 
     number: int
     what: str
 
 
 class ChainReport(Struct):
-    """What a check has found."""
+    """The result of a check."""
 
     name: str
-    """Which chain it is."""
+    """The name of the chain."""
     links: int = 0
     head: str = FIRST_HASH.hex()
-    """The hash of the last link: keep it elsewhere, and a later check can show that the chain still holds it."""
+    """The hash of the last link: store it elsewhere, and a later check can show that the chain still contains it."""
     deleted: int = 0
     """Links of sessions that were deleted: only the digest can be checked."""
     broken: ChainBreak | None = None
-    """The first one."""
+    """The first break."""
     heads: set[str] = set()
-    """Those of `wanted` that were met."""
+    """Those of the `wanted` heads that were found."""
 
 
 class ChainVerifier:
-    """Takes the links of one chain in order. The first break ends it."""
+    """Takes the links of one chain in order, up to the first break."""
 
     def __init__(self, name: str, wanted: frozenset[str] = frozenset()) -> None:
-        """`wanted`: heads that were kept elsewhere."""
+        """`wanted`: heads that were stored elsewhere."""
         self.found = ChainReport(name)
         self._wanted = wanted
         self._previous = FIRST_HASH
 
     def verify_links(self, links: Iterable[AuditLink]) -> Iterator[AuditLink]:
-        """Those that hold, to be compared with what they are about."""
+        """Yields the valid links, so that the caller can compare them with their events."""
         for link in links:
             if self.found.broken is not None:
                 return
@@ -120,8 +122,9 @@ class ChainVerifier:
             self.found.broken = ChainBreak(number, what)
 
     def compare_event(self, link: AuditLink, data: bytes | None, deleted_at: int) -> None:
-        """With the event that the link is about; None: it is not in the journal. `deleted_at` is the number of the link that
-        records the deletion of its session, or 0."""
+        """Compares a link with its event; None: the event is not in the journal. `deleted_at` is the number of the link that
+        records the deletion of its session, or 0.
+        """
         if link.number <= deleted_at:
             self.found.deleted += 1
         elif data is None:
@@ -130,7 +133,7 @@ class ChainVerifier:
             self.record_break(link.number, f"{link.kind} of {link.session_id} (seq {link.seq}) was changed in the journal")
 
     def record_stray(self, session_id: str, seq: int, kind: str) -> None:
-        """An event that is no link."""
+        """Records an event that has no link."""
         self.record_break(self.found.links + 1, f"{kind} of {session_id} (seq {seq}) is in the journal and not in the chain")
 
     def verify_head(self, head: tuple[int, bytes] | None) -> None:
@@ -146,7 +149,7 @@ class ChainVerifier:
     def _find_problem(self, link: AuditLink) -> str | None:
         try:
             return self._compare_link(link)
-        except (TypeError, AttributeError, ValueError):  # a file of SQLite's may hold any type in any column
+        except (TypeError, AttributeError, ValueError):  # an SQLite file may hold any type in any column
             return "the link cannot be read"
 
     def _compare_link(self, link: AuditLink) -> str | None:
@@ -160,11 +163,11 @@ class ChainVerifier:
 
 
 AuditCursor = tuple[int, int, int]
-"""When, whose and where: the order of the whole log."""
+"""Time, session and seq: the order of the whole log."""
 
 END_CURSOR: AuditCursor = (2**62, 2**62, 2**62)
 MOST_LOOKED_BACK = 64
-"""Questions of one session that are looked through for the one that was decided: nearly always it is the last."""
+"""Requests of one session that are searched for the one that was decided: nearly always it is the last."""
 
 DecidingEvent = events.ApprovalDecided | events.ApprovalExpired
 _decode_card = msgspec.json.Decoder(journal.Card).decode

@@ -1,7 +1,7 @@
-"""Streamed text in few rows: neighbouring pieces of one message that were committed together share one.
+"""Packs streamed text into few rows: adjacent pieces of one message that were committed together share one.
 
-A strip is such a row: its `seq` is its last entry's, its `data` the entries' JSON, a line each (compact JSON has no line
-feed of its own). Everything else is a row by itself. A commit then costs a row and not a hundred, and so does reading it back.
+A packed row's `seq` is that of its last entry, and its `data` is the entries' JSON, one per line (compact JSON contains no
+line feed). Every other entry is a row by itself. A commit then costs one row and not a hundred, and so does reading it back.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ from switchtower.core import events
 from switchtower.core.ports import journal
 
 PACKED = frozenset(kind for kind, event_type in events.BY_KIND.items() if event_type.prunable)
-"""Only what retention may remove: it comes in quantities, and nobody looks a single one up."""
+"""Only prunable kinds: there are many of them, and no reader looks up a single one."""
 
 MOST_ENTRIES = 512
 _MOST_BYTES = 65_536
 _PAGE_BYTES = 2_097_152
-"""About how much one read takes up, however large the entries are."""
+"""The approximate size of one read, however large the entries are."""
 
 COLUMNS = ("seq", "count", "ts_ms", "run_id", "kind", "data")
 PackedRow = tuple[int, int, int, str | None, str, bytes]
@@ -51,7 +51,7 @@ def pack(sid: int, entries: Sequence[journal.Entry], values: list[Any]) -> None:
 
 
 def unpack(rows: Iterable[PackedRow], after_seq: int, limit: int) -> list[journal.Entry]:
-    """The entries of these rows beyond a cursor, as many as wanted or as fit a page. Takes no more rows than it needs."""
+    """Returns the entries of these rows after a cursor, up to `limit` or to a page's size. Reads no more rows than it needs."""
     entries: list[Any] = []
     size = 0
     for last_seq, count, ts_ms, run_id, kind, data in rows:
@@ -64,7 +64,7 @@ def unpack(rows: Iterable[PackedRow], after_seq: int, limit: int) -> list[journa
             if after_seq >= first_seq:
                 del pieces[: after_seq - first_seq + 1]
                 first_seq = after_seq + 1
-            # What `Entry._make` does, without leaving C for each entry.
+            # This does what `Entry._make` does, without leaving C for each entry.
             places = zip(range(first_seq, last_seq + 1), repeat(ts_ms), repeat(run_id), repeat(kind), pieces)
             entries += map(tuple.__new__, repeat(journal.Entry), places)
         if len(entries) >= limit or size >= _PAGE_BYTES:
@@ -74,7 +74,7 @@ def unpack(rows: Iterable[PackedRow], after_seq: int, limit: int) -> list[journa
 
 
 def unpack_back(rows: Iterable[PackedRow], before_seq: int, limit: int) -> list[journal.Entry]:
-    """The entries before a seq, of rows that come last first: as many as wanted or as fit a page, in order."""
+    """Returns the entries before a seq, from rows in descending order: up to `limit` or to a page's size, in ascending order."""
     pages: list[list[journal.Entry]] = []
     found = size = 0
     for row in rows:
@@ -89,5 +89,5 @@ def unpack_back(rows: Iterable[PackedRow], before_seq: int, limit: int) -> list[
 
 
 def drop_first_entries(data: bytes, entries: int) -> bytes:
-    """A strip's data without its first entries."""
+    """Returns a packed row's data without its first entries."""
     return data.split(b"\n", entries)[entries]

@@ -1,15 +1,15 @@
-"""The texts that a search looks at: what was said and done, by the kind of the event. Pure; every store's search has the same."""
+"""The texts that a search covers, by the kind of the event. Pure; every store's search has the same."""
 
 from collections.abc import Callable, Iterator
 
 from switchtower.core import codec, events
 
 LONGEST = 16_384
-"""Of one event so much is looked at."""
+"""The number of characters of one event that are indexed."""
 
 
 def extract_texts(kind: str, data: bytes) -> Iterator[str]:
-    """Of an event as it is stored; its kind is one of `TEXTS`."""
+    """Yields the texts of a stored event; its kind is one of `TEXTS`."""
     yield from TEXTS[kind](codec.decode(kind, data))
 
 

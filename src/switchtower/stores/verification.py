@@ -1,7 +1,7 @@
-"""Why a store cannot be looked at from outside. Every store's tools tell it in the same words.
-
-Whether a session's rows hold what a journal promises: a dense sequence, entries that can be read, a snapshot that they lead
-to. Pure: the stores' own checks read the rows, one session at a time, and hand them over."""
+"""Verifies that a session's rows keep a journal's promises: a dense sequence, entries that can be decoded, a snapshot that
+matches them; and has the reports that all stores share. Pure: the stores' own checks read the rows, one session at a time, and
+pass them in.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,7 +17,7 @@ from switchtower.stores import packed_rows
 
 
 class StoreUnreadable(Exception):
-    """Why a file or a database cannot be read at all, with a remedy."""
+    """The reason why a file or a database cannot be read at all, with a remedy."""
 
     def __init__(self, problem: str, *, hint: str) -> None:
         super().__init__(f"{problem}; hint: {hint}")
@@ -26,11 +26,11 @@ class StoreUnreadable(Exception):
 
 
 MAX_PROBLEMS = 1_000
-"""Told one by one; of the others only the number."""
+"""The number of problems that are listed; the others are only counted."""
 MOST_OF_A_SESSION = 20
 
 ReportProgress = Callable[[str, int, int], None]
-"""What is looked at, how much of it is done, and how much there is."""
+"""Gets the name of what is being checked, the amount done, and the total."""
 
 _decode_card = msgspec.json.Decoder(journal.Card).decode
 _decode_outcome = msgspec.json.Decoder(dict[str, Any]).decode
@@ -51,7 +51,7 @@ class VerificationReport(Struct):
     pruned_sessions: int = 0
     snapshots: int = 0
     snapshots_compared: int = 0
-    """Those of sessions of which everything is kept."""
+    """The snapshots of sessions of which nothing was pruned."""
     receipts: int = 0
     troubles: list[VerificationProblem] = []
     more_troubles: int = 0
@@ -68,7 +68,7 @@ class VerificationReport(Struct):
 
 
 class SessionVerifier:
-    """One session, from its first kept entry to its last."""
+    """Checks one session, from its first kept entry to its last."""
 
     def __init__(
         self,
@@ -89,16 +89,16 @@ class SessionVerifier:
         self._folded: Session | None = None
         self._check_card(card, state)
         self._stored = self._read_snapshot(snapshot) if snapshot_seq is not None else None
-        # Where something was pruned, the fold begins as a load does: with the snapshot.
+        # When entries were pruned, the fold starts as a load does: with the snapshot.
         self._folded = self._copy_snapshot() if pruned_through else Session(id=session_id)
 
     @property
     def head(self) -> int:
-        """The last entry that was seen."""
+        """The seq of the last entry so far."""
         return self._head
 
     def check_rows(self, rows: Iterable[packed_rows.PackedRow]) -> None:
-        """The next rows, in order."""
+        """Checks the next rows, in order."""
         for row in rows:
             try:
                 self._check_row(row)
@@ -106,7 +106,7 @@ class SessionVerifier:
                 self._add_problem("the row holds values of other types than it should", row[0])
 
     def finish(self) -> None:
-        """After the last row."""
+        """Completes the check after the last row."""
         self._report.pruned_sessions += self._pruned_through > 0
         if not self._head:
             self._add_problem("has no entries")
@@ -126,7 +126,7 @@ class SessionVerifier:
             self._report.add_problem(self._id if seq is None else f"{self._id} seq {seq}", what)
         else:
             self._report.more_troubles += 1
-        self._folded = None  # what follows from a mistake is no second one
+        self._folded = None  # a consequence of this problem is not a second one
 
     def _check_card(self, card: bytes, state: str) -> None:
         try:
@@ -195,7 +195,7 @@ class SessionVerifier:
             return
         try:
             fold(folded, seq, ts_ms, run_id, event)
-        except Exception as problem:  # whatever a stored entry makes the fold stumble over
+        except Exception as problem:  # any error that a stored entry causes in the fold
             self._add_problem(f"cannot follow on what was before: {str(problem) or type(problem).__name__}", seq)
             return
         if seq == self._snapshot_seq and not self._pruned_through and self._stored is not None:
@@ -205,7 +205,7 @@ class SessionVerifier:
 
 
 def _list_differences(folded: Session, stored: Session) -> list[str]:
-    """The names of the fields that are not the same, as they would be stored."""
+    """Returns the names of the fields that differ, in their stored form."""
     ours, theirs = (msgspec.json.decode(encode_snapshot(session)) for session in (folded, stored))
     return [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
 
@@ -240,9 +240,9 @@ class JournalStats(Struct, frozen=True, kw_only=True):
     schema: int
     file_bytes: int
     log_bytes: int
-    """Of the write-ahead log beside it."""
+    """The size of the write-ahead log beside it."""
     free_bytes: int
-    """In the file, for what comes next."""
+    """The free space in the file."""
     sessions: int
     states: dict[str, int]
     entries: int

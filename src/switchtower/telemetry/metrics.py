@@ -1,6 +1,6 @@
-"""What is counted while the daemon runs: cheap enough to be always on. How it is shown is the monitor's affair.
+"""The metrics of the running daemon: cheap enough to be always on. The monitor presents them.
 
-Labels are words of ours or names from the configuration: never an id, a path or anything that a client chose.
+Labels are our own words or names from the configuration: never an id, a path or anything that a client chose.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from switchtower.core.session import Session
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 """Upper bounds in seconds."""
 SPACING = 0.001
-"""So many seconds pass until a commit's time is taken again: a busy journal makes tens of thousands a second."""
+"""Seconds between two measurements of a commit: a busy journal makes tens of thousands a second."""
 FAILURE_MEMORY_SECONDS = 10.0
-"""A journal that could not store something is tried again by whoever comes next, so somebody must be let in."""
+"""A journal that failed is retried by the next command, so the daemon must become ready again after this many seconds."""
 MAX_PROVIDERS = 64
 
 
@@ -35,7 +35,7 @@ _COUNTED = frozenset(
         events.UsageReported,
     }
 )
-"""Asked for first: a `match` over all of them takes a microsecond, and most events are none of these."""
+"""This set is checked first: a `match` over all events takes a microsecond, and most events are not in it."""
 
 
 class Histogram:
@@ -57,7 +57,7 @@ class Histogram:
 
 
 class ProviderMetrics:
-    """What one provider's models have taken and cost."""
+    """The usage and the cost of one provider's models."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -86,17 +86,17 @@ class Metrics:
 
     @property
     def is_journal_failing(self) -> bool:
-        """Whether it lately could not store what it was given."""
+        """Returns whether the journal recently failed to store something."""
         return self._failed_at is not None and self._clock() - self._failed_at < FAILURE_MEMORY_SECONDS
 
-    # What the runtime tells
+    # The runtime's watcher
 
     def on_batch(self, session: Session, batch: session_service.Batch) -> None:
         self.events += len(batch.entries)
 
     def on_event(self, session: Session, event: events.AnyEvent) -> None:
         if type(event) not in _COUNTED or session.host is not None:
-            return  # what happened at another host is counted there
+            return  # events of another host are counted there
         match event:
             case events.ToolCalled():
                 self.tool_calls += 1
@@ -128,10 +128,10 @@ class Metrics:
             name = "other"
         return self.providers.setdefault(name, ProviderMetrics())
 
-    # What the journal does
+    # The journal
 
     def wrap_journal(self, store: journal.Journal) -> journal.Journal:
-        """The same, with an eye on how long it takes to store something."""
+        """Returns the same journal, with its commits measured."""
         return cast(journal.Journal, _MeteredJournal(store, self))
 
     def record_commit(self, since: float, commit: "asyncio.Future[None]") -> None:
@@ -147,7 +147,7 @@ class Metrics:
 
 
 class _MeteredJournal:
-    """Passes everything on; only appends go through here."""
+    """Forwards everything; only appends are measured."""
 
     def __init__(self, store: journal.Journal, metrics: Metrics) -> None:
         self._store = store
@@ -157,7 +157,7 @@ class _MeteredJournal:
         self._next = 0.0
 
     def __getattr__(self, name: str) -> Any:
-        """Asked for once: from then on it is here."""
+        """Each attribute is looked up once, and then kept here."""
         passed_on = getattr(self._store, name)
         setattr(self, name, passed_on)
         return passed_on

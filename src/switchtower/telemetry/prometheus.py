@@ -1,4 +1,4 @@
-"""Figures in Prometheus' text format, and as JSON for a page. Pure."""
+"""Formats metrics in Prometheus' text format, and as JSON for a page. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -32,7 +32,7 @@ def make_labelled(name: str, kind: Kind, help: str, label: str, values: Mapping[
 
 
 def make_histogram(name: str, help: str, bounds: Sequence[float], counts: Sequence[int], total: float) -> MetricFamily:
-    """`counts` are those of each bucket alone, with one more for what is beyond the last bound."""
+    """`counts` are those of each bucket alone, with one more for values beyond the last bound."""
     samples, so_far = [], 0
     for bound, count in zip((*bounds, None), counts, strict=True):
         so_far += count
@@ -53,7 +53,7 @@ def format_text(families: Iterable[MetricFamily]) -> str:
 
 
 def convert_to_json(families: Iterable[MetricFamily]) -> dict[str, Any]:
-    """By name: a number, numbers by their label, or a histogram's buckets with their sum and count."""
+    """Returns by name: a number, numbers by their label, or a histogram's buckets with their sum and count."""
     return {family.name: _convert_family(family) for family in families}
 
 

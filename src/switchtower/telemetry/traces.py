@@ -1,9 +1,9 @@
-"""Runs as traces: a span for each run, and in it one for each call of a model, call of a tool and wait for a decision. Made from
-what the tower tells once it is committed; knows no exporter. Nothing that people or models said is in a span: names, counts,
-outcomes and ids are.
+"""Runs as traces: a span for each run, and in it one for each model call, tool call and wait for a decision. They are made from
+committed events. No text of users or models is in a span: only names, counts, outcomes and ids.
 
-Spans for an OpenTelemetry collector, by OpenTelemetry's own SDK. That is loaded only when an address is set, sends in a thread
-of its own, and drops what a collector does not take."""
+OpenTelemetry's own SDK exports the spans to a collector. It is loaded only when an address is set, sends in a separate thread,
+and drops spans that a collector does not take.
+"""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from switchtower.tools.concurrency import run_in_detached_thread
 
 MAX_RUNS = 10_000
 MAX_OPEN = 1_000
-"""Calls of one run that are under way."""
+"""Calls of one run that are open."""
 THINKING = "Thinking"
 """The phase in which an agent calls its model."""
 MAX_ATTRIBUTE_LENGTH = 200
@@ -31,7 +31,7 @@ Attributes = Mapping[str, str | int | float | bool]
 
 
 class SpanSink(Protocol):
-    """Where spans go. Times are nanoseconds since 1970."""
+    """The receiver of spans. Times are nanoseconds since 1970."""
 
     def begin(self, name: str, parent: Any, at_ns: int, attributes: Attributes) -> Any: ...
 
@@ -51,12 +51,12 @@ class Tracer:
         self._sink = sink
         self._now_ns = now_ns
         self._runs: dict[str, _TracedRun] = {}
-        """By session: that has one run at a time."""
+        """Per session, which has one run at a time."""
 
     def on_event(self, session: Session, event: events.AnyEvent) -> None:
-        """For the runtime's watchers."""
+        """The runtime's watcher."""
         if session.host is not None:
-            return  # told by the host that it happened at
+            return  # that host traces it
         now_ns = self._now_ns()
         if isinstance(event, events.RunStarted):
             self._begin_run(session, event, now_ns)
@@ -161,13 +161,13 @@ def check_installed() -> None:
 
 
 def make_traces_url(endpoint: str) -> str:
-    """An address that names a place is taken as it is; otherwise OTLP's own place is added."""
+    """Returns an address with a path unchanged; otherwise OTLP's own path is added."""
     base = endpoint.rstrip("/")
     return base if base.endswith("/v1/traces") else f"{base}/v1/traces"
 
 
 class OtelSink:
-    """Implements `telemetry.Sink`."""
+    """Implements `SpanSink`."""
 
     def __init__(self, endpoint: str, version: str) -> None:
         trace = importlib.import_module("opentelemetry.trace")
@@ -175,7 +175,7 @@ class OtelSink:
         export = importlib.import_module("opentelemetry.sdk.trace.export")
         resources = importlib.import_module("opentelemetry.sdk.resources")
         otlp = importlib.import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-        # A collector that is away would fill the log with every try.
+        # An unavailable collector would fill the log with every attempt.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         resource = resources.Resource.create({"service.name": "switchtower", "service.version": version})
         self._provider: Any = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -195,7 +195,7 @@ class OtelSink:
         span.end(end_time=at_ns)
 
     async def close(self) -> None:
-        """Sends what is left, as long as that does not take long."""
+        """Sends the remaining spans, within a time limit."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await run_in_detached_thread(self._provider.shutdown, "traces")

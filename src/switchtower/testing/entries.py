@@ -1,12 +1,4 @@
-"""What every journal must do, as tests. A store's own test file subclasses `JournalContract` and says how to make one.
-
-    class TestMyJournal(JournalContract):
-        @pytest.fixture
-        def make_journal(self, tmp_path):
-            return lambda: MyJournal(tmp_path / "journal")
-
-The tests are coroutines: run them with pytest-asyncio's `asyncio_mode = "auto"`. This is the only module of the package
-that needs pytest."""
+"""Entries, cards, receipts and appends for tests of journals."""
 
 from collections.abc import Sequence
 
@@ -30,12 +22,12 @@ def make_card(session_id: str, state: events.SessionState = events.SessionState.
 
 
 def make_delta(seq: int, ts_ms: int = NOON) -> journal.Entry:
-    """An entry that retention may remove."""
+    """Returns an entry that retention may remove."""
     return journal.Entry(seq, ts_ms, "run_1", events.TextDelta.kind, codec.encode(events.TextDelta(text=f"word {seq}")))
 
 
 def make_warning(seq: int, ts_ms: int = NOON) -> journal.Entry:
-    """An entry that stays for good."""
+    """Returns an entry that retention never removes."""
     data = codec.encode(events.WarningRaised(code="CODE", message=f"number {seq}"))
     return journal.Entry(seq, ts_ms, None, events.WarningRaised.kind, data)
 
@@ -53,7 +45,7 @@ def make_receipt(key: str, scope: str = "sess_a", *, expires_at_ms: int = NOON +
 def make_append(
     session_id: str, entries: Sequence[journal.Entry], *, epoch: int = 1, snapshot: bytes | None = None
 ) -> journal.Append:
-    """With the card that a first entry needs."""
+    """Returns an append with the card that a first entry needs."""
     is_first = bool(entries) and entries[0].seq == 1
     return journal.Append(
         session_id=session_id, epoch=epoch, entries=entries, card=make_card(session_id) if is_first else None, snapshot=snapshot

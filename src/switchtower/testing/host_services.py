@@ -1,4 +1,4 @@
-"""A workshop without a world: it lets every session start, kills nothing, and knows one model. For tests of what is above it."""
+"""Host services without a host, for tests: every session may start, no process is killed, and there is one model."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -21,13 +21,13 @@ async def _run_nothing(command: str) -> host_services.ShellResult:
 
 
 class StubHostServices:
-    """Implements `workshop.Workshop`. `killed` lists the runs whose processes somebody wanted to end."""
+    """Implements `HostServices`. `killed` lists the runs whose processes were to be killed."""
 
     def __init__(self, check: CheckCriterionStub = _pass_criterion) -> None:
         self.killed: list[str] = []
         self._check = check
         self.shell: RunShellStub = _run_nothing
-        """What becomes of a person's own command."""
+        """Runs a user's own command."""
 
     usual_policy = "ask"
 
@@ -38,7 +38,7 @@ class StubHostServices:
         return True
 
     async def look_up_model(self, command: commands.StartSession | commands.ConfigureSession) -> None:
-        """There is no server."""
+        """Does nothing: there is no server."""
 
     async def list_server_models(self, provider: str) -> Sequence[str] | None:
         return None
@@ -47,7 +47,7 @@ class StubHostServices:
         return msgspec.structs.replace(command, sandbox=command.sandbox or "local")
 
     def check_configuration(self, command: commands.ConfigureSession) -> None:
-        """Anything goes."""
+        """Accepts every configuration."""
 
     async def add_worktree(self, command: commands.StartSession) -> commands.StartSession:
         return command

@@ -1,6 +1,7 @@
-"""A MiniCodex client for tests: says what it is told to, keeps every frame in the order it came, and folds what it is told.
+"""A MiniCodex client for tests: sends what the test sends, keeps every frame in the order of arrival, and folds the events.
 
-It reads only when it is asked for something, so a test decides when a client is slow. Nothing here reconnects or forgives.
+It reads only when the test asks for something, so a test decides when a client is slow. It never reconnects, and it tolerates
+no error.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import msgspec
 from switchtower.testing.wire import WebSocketWire
 
 TIMEOUT = 60.0
-"""Seconds that anything may take before a test is told that it does not come."""
+"""Seconds that any operation may take before it times out."""
 PATH = "/ws/minicodex"
 ITEMS = ("user_text", "assistant_text", "tool_call", "function_call_output", "reasoning")
 ENDED = ("finished", "error")
@@ -29,7 +30,7 @@ STREAMED = ("assistant_text", "reasoning")
 
 
 class FoldedSession:
-    """What a client holds that believes what it is told: a snapshot to begin with, and each event behind it."""
+    """The state of a client that trusts the server: a snapshot to start with, and each event after it."""
 
     def __init__(self) -> None:
         self.session_state: Frame = {}
@@ -39,10 +40,10 @@ class FoldedSession:
         """Items that no failed model call can void."""
         self.last_event_id = 0
         self.event_ids: list[int] = []
-        """Of every event that was told, in order; a snapshot leaves them alone."""
+        """The ids of every received event, in order; a snapshot does not change them."""
 
     def begin(self, snapshot: Frame) -> None:
-        """Forgets everything for what the server says it is."""
+        """Replaces everything by the server's snapshot."""
         self.session_state = dict(snapshot["session_state"])
         self.run_state = snapshot["run_state"]
         self.transcript = list(snapshot["transcript"])
@@ -75,7 +76,7 @@ class FoldedSession:
         self.session_state["active_run_id"] = None if run_state["status"] in ENDED else run_state["run_id"]
 
     def build_snapshot(self, *, with_transcript: bool = True) -> Frame:
-        """What `get_snapshot` should say now."""
+        """Returns the expected result of `get_snapshot`."""
         return {
             "type": "snapshot",
             "v": "1.0.0",
@@ -88,7 +89,7 @@ class FoldedSession:
 
     @property
     def assistant_text(self) -> str:
-        """The assistant's words."""
+        """The text of the assistant's messages."""
         return "".join(item["text"] for item in self.transcript if item["type"] == "assistant_text")
 
 
@@ -97,13 +98,13 @@ class MiniCodexClient:
         self.wire = wire
         self.ledger = ledger or FoldedSession()
         self.frames: list[Frame] = []
-        """All that has arrived, in order, but for heartbeats: they come when they want."""
+        """All frames that have arrived, in order, except heartbeats, which arrive at any time."""
         self.heartbeats: list[Frame] = []
         self.timeout = TIMEOUT
         self._check = check
         self._numbers = itertools.count(1)
         self._seen = 0
-        """How many frames `next` has passed."""
+        """The number of frames that `next` has passed."""
 
     @classmethod
     async def open(
@@ -115,7 +116,9 @@ class MiniCodexClient:
         check: CheckFrame | None = None,
         **query: object,
     ) -> "MiniCodexClient":
-        """`http` as `endpoints.json` has it; the query says which session, or how to make one. Not greeted yet."""
+        """`http` is an address of `endpoints.json`; the query names the session, or how to create one. The client has not sent
+        hello yet.
+        """
         given = {"token": token, **query}
         spelled = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in given.items() if value is not None)
         async with asyncio.timeout(TIMEOUT):
@@ -131,22 +134,22 @@ class MiniCodexClient:
     def session_id(self) -> str:
         return str(self.ledger.session_state["session_id"])
 
-    # Saying
+    # Sending
 
     async def send_frames(self, *frames: bytes | Mapping[str, object]) -> None:
-        """Sends without waiting for an answer; bytes go out as they are."""
+        """Sends without waiting for a response; bytes are sent unchanged."""
         self.wire.send(*(frame if isinstance(frame, bytes) else msgspec.json.encode(frame) for frame in frames))
         async with asyncio.timeout(self.timeout):
             await self.wire.drain()
 
     async def begin(self, type_: str, **fields: object) -> str:
-        """Sends a command and does not wait for its answer; the id it has."""
+        """Sends a command without waiting for its response; returns its id."""
         req_id = f"r{next(self._numbers)}-{id(self):x}"
         await self.send_frames({"type": type_, "req_id": req_id, **fields})
         return req_id
 
     async def request(self, type_: str, **fields: object) -> Frame:
-        """Sends a command; what answers it, whatever it says."""
+        """Sends a command; returns its response, whether or not it succeeded."""
         return await self.wait_for_answer(await self.begin(type_, **fields))
 
     async def wait_for_answer(self, req_id: str) -> Frame:
@@ -158,13 +161,13 @@ class MiniCodexClient:
         assert answer["type"] == "accepted", answer
 
     async def expect_error(self, type_: str, **fields: object) -> str:
-        """Sends a command that is expected to be refused; the code."""
+        """Sends a command that is expected to be refused; returns the code."""
         answer = await self.request(type_, **fields)
         assert answer["type"] == "error", answer
         return str(answer["code"])
 
     async def send_hello(self, *capabilities: str, v: str = "1.0.0") -> Frame:
-        """Says hello and takes over the snapshot, which it returns."""
+        """Sends hello and adopts the snapshot, which it returns."""
         await self.begin("hello", v=v, client_capabilities=list(capabilities))
         welcome = await self.receive()
         assert welcome["type"] == "welcome", welcome
@@ -174,20 +177,22 @@ class MiniCodexClient:
         return snapshot
 
     async def resume(self, last_seen_event_id: int | None = None) -> Frame:
-        """Comes back to what the ledger holds, or to another place. The answer, which is a welcome if all is well."""
+        """Resumes from the last event of the ledger, or from another place. Returns the response, which is a welcome on
+        success.
+        """
         place = self.ledger.last_event_id if last_seen_event_id is None else last_seen_event_id
         return await self.request("resume", last_seen_event_id=place)
 
     async def request_snapshot(self, *, with_transcript: bool = True) -> Frame:
-        """What `get_snapshot` says, without the id it was asked with."""
+        """Returns the result of `get_snapshot`, without the request id."""
         snapshot = await self.request("get_snapshot", include_transcript_window=with_transcript)
         assert snapshot["type"] == "snapshot", snapshot
         return {name: value for name, value in snapshot.items() if name != "req_id"}
 
-    # Hearing
+    # Receiving
 
     async def receive(self) -> Frame:
-        """The next frame as it arrives; events are folded."""
+        """Returns the next frame as it arrives; events are folded."""
         async with asyncio.timeout(self.timeout):
             frame = await self._read()
             while frame["type"] == "heartbeat":
@@ -199,7 +204,7 @@ class MiniCodexClient:
         return frame
 
     async def wait_for_heartbeat(self) -> Frame:
-        """For who expects nothing else."""
+        """Use it only when no other frame is expected."""
         async with asyncio.timeout(self.timeout):
             return await self._read()
 
@@ -211,7 +216,7 @@ class MiniCodexClient:
         return frame
 
     async def wait_for(self, wanted: Callable[[Frame], bool]) -> Frame:
-        """The first frame of all that arrived or will, that is wanted."""
+        """Returns the first matching frame among all that have arrived or will arrive."""
         place = 0
         while True:
             while place < len(self.frames):
@@ -221,7 +226,7 @@ class MiniCodexClient:
             await self.receive()
 
     async def next(self, wanted: Callable[[Frame], bool]) -> Frame:
-        """Like `until`, but looks only behind the last one that it found."""
+        """Like `wait_for`, but searches only after the last match."""
         while True:
             while self._seen < len(self.frames):
                 self._seen += 1
@@ -233,15 +238,15 @@ class MiniCodexClient:
         return await self.next(lambda frame: frame["type"] == type_)
 
     async def wait_for_status(self, *statuses: str) -> Frame:
-        """The next time that the run has one of these; its state."""
+        """Waits until the run has one of these statuses; returns its state."""
         frame = await self.next(lambda frame: frame["type"] == "run_status" and frame["run_state"]["status"] in statuses)
         state: Frame = frame["run_state"]
         return state
 
     async def wait_for_end(self) -> Frame:
-        """The state of the run that ends next, with everything told that belongs to it."""
+        """Returns the state of the run that ends next, after all its events have arrived."""
         state = await self.wait_for_status(*ENDED)
-        # `turn_done` comes behind it; whoever is answered has heard it.
+        # `turn_done` follows it; it has arrived when the ping is answered.
         await self.request("ping")
         return state
 
@@ -251,7 +256,7 @@ class MiniCodexClient:
         return await self.wait_for_end()
 
     async def wait_closed(self) -> int | None:
-        """The code that the server closes the connection with; what arrives before that is kept."""
+        """Returns the code with which the server closes the connection; frames that arrive before are kept."""
         try:
             while True:
                 await self.receive()

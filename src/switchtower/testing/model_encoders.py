@@ -1,10 +1,6 @@
-"""Cuts what the model server says into the small pieces that a stream is made of.
-
-How Anthropic's messages API spells a scripted reply. Pure: steps in, bytes out.
-
-How Google's streamGenerateContent spells a scripted reply. Pure: steps in, bytes out.
-
-How OpenAI's chat completions API spells a scripted reply. Pure: steps in, bytes out."""
+"""Encodes scripted replies as the streams of Anthropic's messages API, Google's streamGenerateContent and OpenAI's chat
+completions API, in the small pieces of a real stream. Pure: steps in, bytes out.
+"""
 
 import base64
 import json
@@ -18,7 +14,7 @@ _ARGUMENTS_PIECE = 7
 
 
 def split_text(text: str, size: int) -> Iterator[str]:
-    """Pieces of so many characters; with 0, of a word and the blanks around it."""
+    """Splits a text into pieces of this many characters; with 0, into words with the blanks around them."""
     if size:
         return (text[start : start + size] for start in range(0, len(text), size))
     return (found.group() for found in re.finditer(r"\s*\S+\s*|\s+\Z", text))
@@ -117,7 +113,7 @@ class GoogleReplyEncoder:
             yield self._encode_chunk({"text": piece, "thought": True})
 
     def encode_call(self, step: script.CallStep) -> Iterator[bytes]:
-        # Google sends arguments whole and parsed, so a text that is no JSON cannot be sent.
+        # Google sends arguments whole and parsed, so a text that is not JSON cannot be sent.
         args = json.loads(step.args) if isinstance(step.args, str) else step.args
         part: dict[str, Any] = {"functionCall": {"name": step.tool, "args": args}}
         if step.details:
@@ -210,7 +206,7 @@ class OpenAIReplyEncoder:
         return _encode_openai_event({**self._make_frame(), "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
     def _make_frame(self) -> dict[str, Any]:
-        # `provider` is OpenRouter's; others leave it out and nobody minds it.
+        # `provider` is OpenRouter's; other servers leave it out, and clients ignore it.
         model = self._reply.model
         return {"id": "cmpl_1", "object": "chat.completion.chunk", "created": 1, "model": model, "provider": "script"}
 

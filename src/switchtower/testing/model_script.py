@@ -1,6 +1,6 @@
-"""What the model server says: replies made of steps, and refusals. Data only.
+"""The script of the model server: replies made of steps, and refusals. Data only.
 
-A script is a sequence of these, one a request, or a function from the request to one. Text, thinking and arguments are
+A script is a sequence of these, one per request, or a function from the request to one. Text, thinking and arguments are
 streamed in small pieces, as providers do.
 """
 
@@ -23,12 +23,12 @@ class ThinkingStep(Struct, frozen=True):
 
 
 class CallStep(Struct, frozen=True):
-    """A tool call. `args` as a text is sent as it stands, valid or not."""
+    """A tool call. `args` as a text is sent unchanged, valid or not."""
 
     tool: str
     args: dict[str, Any] | str
     details: dict[str, Any] | None = None
-    """What Google hides in a call and wants back."""
+    """Data that Google adds to a call and expects back."""
 
 
 class PauseStep(Struct, frozen=True):
@@ -36,23 +36,23 @@ class PauseStep(Struct, frozen=True):
 
 
 class HoldStep(Struct, frozen=True):
-    """Silence until the event is set; without one, until the client goes away."""
+    """The server is silent until the event is set; without one, until the client disconnects."""
 
     until: asyncio.Event | None = None
 
 
 class PingStep(Struct, frozen=True):
-    """A sign of life that says nothing."""
+    """A keep-alive without content."""
 
 
 class RawStep(Struct, frozen=True):
-    """Bytes as they are, in the middle of the stream."""
+    """Bytes that are sent unchanged, in the middle of the stream."""
 
     data: bytes
 
 
 class FailStep(Struct, frozen=True):
-    """An error told inside a stream that began well."""
+    """An error inside a stream that started successfully."""
 
     type: str
     message: str
@@ -68,7 +68,7 @@ ReplyStep = TextStep | ThinkingStep | CallStep | PauseStep | HoldStep | PingStep
 
 
 class ScriptedUsage(Struct, frozen=True):
-    """`input` is what was not cached."""
+    """The reported token usage. `input` is the part that was not cached."""
 
     input: int = 10
     output: int = 5
@@ -88,7 +88,7 @@ class ScriptedReply(Struct, frozen=True):
 
 
 class ScriptedRefusal(Struct, frozen=True):
-    """An answer with an error status."""
+    """A response with an error status."""
 
     status: int
     message: str = "refused by the script"
@@ -96,20 +96,20 @@ class ScriptedRefusal(Struct, frozen=True):
     code: str | None = None
     headers: Mapping[str, str] = {}
     body: bytes | None = None
-    """Sent in place of the dialect's own error body."""
+    """The body that is sent in place of the dialect's own error body."""
 
 
 class ReceivedRequest(Struct):
-    """A request as it came, and what became of it."""
+    """A request as it arrived, and its progress."""
 
     dialect: str
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
     gone: asyncio.Event
-    """Set when the client went away before the reply was over."""
+    """The server sets it when the client disconnected before the end of the reply."""
     answered: asyncio.Event
-    """Set when all of the reply was written."""
+    """The server sets it when all of the reply was written."""
 
 
 ScriptedAnswer = ScriptedReply | ScriptedRefusal
@@ -122,12 +122,12 @@ def reply_text(text: str, *, thinking: str = "", usage: ScriptedUsage | None = U
 
 
 def reply_call(tool: str, text: str = "", **args: Any) -> ScriptedReply:
-    """A reply that calls one tool, after some text if there is any."""
+    """Returns a reply that calls one tool, after some text if there is any."""
     return ScriptedReply((TextStep(text), CallStep(tool, args)) if text else (CallStep(tool, args),))
 
 
 def reply_flood(size: int, piece: int = 65_536) -> ScriptedReply:
-    """So many characters of text."""
+    """Returns a reply with this many characters of text."""
     return ScriptedReply((TextStep("x" * size, piece),))
 
 
@@ -143,5 +143,5 @@ def refuse_overloaded() -> ScriptedRefusal:
 def refuse_overflow(
     message: str = "This model's maximum context length is 8192 tokens. Your messages resulted in 9000 tokens.",
 ) -> ScriptedRefusal:
-    """As OpenAI says it; Anthropic's own words are `prompt is too long: 9000 tokens > 8192 maximum`."""
+    """Uses OpenAI's message; Anthropic's is `prompt is too long: 9000 tokens > 8192 maximum`."""
     return ScriptedRefusal(400, message, "invalid_request_error", "context_length_exceeded")

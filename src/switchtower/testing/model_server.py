@@ -1,8 +1,8 @@
-"""A model provider's end, for tests: a real HTTP server on loopback that answers from a script.
+"""A model provider's server for tests: a real HTTP server on loopback that answers from a script.
 
 It speaks the streaming APIs of OpenAI (chat completions), Anthropic (messages) and Google (streamGenerateContent), and
-misbehaves when the script says so: refusals, silence, cut streams, rubbish. It runs on the loop that enters it;
-`in_thread` is for tests without one.
+misbehaves as scripted: refusals, silence, cut streams, invalid data. It runs on the event loop that enters it; `run_in_thread`
+is for tests without one.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from switchtower.testing import model_script as script
 
 
 class ReplyEncoder(Protocol):
-    """One provider's spelling of a reply."""
+    """One provider's encoding of a reply."""
 
     def begin(self) -> Iterator[bytes]: ...
     def encode_text(self, step: script.TextStep) -> Iterator[bytes]: ...
@@ -41,11 +41,11 @@ _LISTS = ("/models", "/api/tags")
 
 
 class _ConnectionDropped(Exception):
-    """The script says that the connection breaks here."""
+    """The script drops the connection here."""
 
 
 class ModelServer:
-    """`async with ModelServer([say("hello")]) as server`, then a client of `server.url`."""
+    """`async with ModelServer([reply_text("hello")]) as server`, then a client of `server.url`."""
 
     def __init__(self, answers: script.ReplyScript, models: Sequence[str] | None = None) -> None:
         """`models` are those that it lists; without them it has no list."""
@@ -75,16 +75,16 @@ class ModelServer:
 
     @property
     def origin(self) -> str:
-        """For Anthropic's and Google's clients, which know the paths themselves."""
+        """The base URL for Anthropic's and Google's clients, which know the paths themselves."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def url(self) -> str:
-        """For clients of OpenAI's API."""
+        """The base URL for clients of OpenAI's API."""
         return f"{self.origin}/v1"
 
     async def wait_for_request(self, count: int = 1) -> script.ReceivedRequest:
-        """The request of this number, as soon as it has come."""
+        """Returns the request of this number, as soon as it has arrived."""
         async with self._arrived:
             await self._arrived.wait_for(lambda: len(self.requests) >= count)
         return self.requests[count - 1]
@@ -107,7 +107,7 @@ class ModelServer:
     async def _answer(
         self, received: script.ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bytes:
-        """Hands back what came of the next request meanwhile."""
+        """Returns the bytes of the next request that arrived meanwhile."""
         early = b""
         if received.path.endswith(_LISTS):
             self.lookups.append(received)
@@ -131,7 +131,7 @@ class ModelServer:
         if self._models is None:
             answer = None
             if not isinstance(self._script, Sequence):
-                with contextlib.suppress(Exception):  # most scripts know only calls of a model
+                with contextlib.suppress(Exception):  # most scripts handle only model calls
                     answer = self._script(received)
             return (
                 answer
@@ -163,7 +163,7 @@ class ModelServer:
         received: script.ReceivedRequest,
         reply: script.ScriptedReply,
     ) -> bytes:
-        """Writes the reply while watching for the client to go away, which ends it at once."""
+        """Writes the reply and ends it at once when the client disconnects."""
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         speaking = asyncio.create_task(_write_reply(writer, _DIALECTS[received.dialect][1](reply), reply))
         watching = asyncio.create_task(reader.read(1))
@@ -243,7 +243,7 @@ def _write_refusal(writer: asyncio.StreamWriter, received: script.ReceivedReques
 
 @contextlib.contextmanager
 def run_in_thread(answers: script.ReplyScript, models: Sequence[str] | None = None) -> Iterator[ModelServer]:
-    """The server on a loop and thread of its own. Its events belong to that loop: only look at `requests`."""
+    """Runs the server on a separate thread with its own event loop. Its events belong to that loop: only read `requests`."""
     ready: list[ModelServer] = []
     started, ended = threading.Event(), threading.Event()
 

@@ -1,6 +1,7 @@
-"""A pi client for tests: says what it is told to, over any wire, and keeps everything that it is sent in the order it came.
+"""A pi client for tests: sends what the test sends, over any wire, and keeps every frame in the order of arrival.
 
-It reads only when it is asked for something, so a test decides when a client is slow. Nothing here reconnects or forgives.
+It reads only when the test asks for something, so a test decides when a client is slow. It never reconnects, and it tolerates
+no error.
 """
 
 import asyncio
@@ -14,13 +15,13 @@ import msgspec
 from switchtower.testing.wire import ClientWire
 
 TIMEOUT = 60.0
-"""Seconds that anything may take before a test is told that it does not come."""
+"""Seconds that any operation may take before it times out."""
 
 Frame = dict[str, Any]
 
 
 class CommandFailed(Exception):
-    """The server answered with an error where the test expected success."""
+    """The server responded with an error where the test expected success."""
 
     def __init__(self, response: Frame) -> None:
         super().__init__(response.get("error"))
@@ -32,13 +33,13 @@ class PiClient:
     def __init__(self, wire: ClientWire, *, timeout: float = TIMEOUT) -> None:
         self.wire = wire
         self.frames: list[Frame] = []
-        """All that has arrived, in order."""
+        """All frames that have arrived, in order."""
         self.sizes: list[int] = []
-        """The bytes of each."""
+        """The number of bytes of each frame."""
         self._timeout = timeout
         self._numbers = itertools.count(1)
         self._seen = 0
-        """How many frames `next` has passed."""
+        """The number of frames that `next` has passed."""
 
     async def __aenter__(self) -> "PiClient":
         return self
@@ -46,38 +47,38 @@ class PiClient:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.wire.abort()
 
-    # Saying
+    # Sending
 
     def make_id(self) -> str:
         return f"c{id(self):x}-{next(self._numbers)}"
 
     async def send_frames(self, *frames: bytes | Mapping[str, object]) -> None:
-        """Sends without waiting for an answer; bytes go out as they are."""
+        """Sends without waiting for a response; bytes are sent unchanged."""
         self.wire.send(*(frame if isinstance(frame, bytes) else msgspec.json.encode(frame) for frame in frames))
         async with asyncio.timeout(self._timeout):
             await self.wire.drain()
 
     async def begin(self, type_: str, **fields: object) -> str:
-        """Sends a command and does not wait for its answer; the id it has."""
+        """Sends a command without waiting for its response; returns its id."""
         command = {"type": type_, "id": self.make_id(), **fields}
         await self.send_frames(command)
         return str(command["id"])
 
     async def request(self, type_: str, **fields: object) -> Frame:
-        """Sends a command; its response, whatever it says."""
+        """Sends a command; returns its response, whether or not it succeeded."""
         return await self.wait_for_response(await self.begin(type_, **fields))
 
     async def execute(self, type_: str, **fields: object) -> Any:
-        """Sends a command that is expected to succeed; its data."""
+        """Sends a command that is expected to succeed; returns its data."""
         response = await self.request(type_, **fields)
         if not response["success"]:
             raise CommandFailed(response)
         return response.get("data")
 
-    # Hearing
+    # Receiving
 
     async def receive(self) -> Frame:
-        """The next frame as it arrives."""
+        """Returns the next frame as it arrives."""
         async with asyncio.timeout(self._timeout):
             raw = await self.wire.receive()
         frame: Frame = msgspec.json.decode(raw)
@@ -86,7 +87,7 @@ class PiClient:
         return frame
 
     async def wait_for(self, wanted: Callable[[Frame], bool]) -> Frame:
-        """The first frame of all that arrived or will, that is wanted."""
+        """Returns the first matching frame among all that have arrived or will arrive."""
         place = 0
         while True:
             while place < len(self.frames):
@@ -96,7 +97,7 @@ class PiClient:
             await self.receive()
 
     async def next(self, wanted: Callable[[Frame], bool]) -> Frame:
-        """Like `until`, but looks only behind the last one that it found."""
+        """Like `wait_for`, but searches only after the last match."""
         while True:
             while self._seen < len(self.frames):
                 self._seen += 1
@@ -108,17 +109,17 @@ class PiClient:
         return await self.wait_for(lambda frame: frame["type"] == "response" and frame.get("id") == id_)
 
     async def next_event(self, type_: str) -> Frame:
-        """The payload of the next session event of this type."""
+        """Returns the payload of the next session event of this type."""
         frame = await self.next(lambda frame: frame["type"] == "event" and frame["event"]["type"] == type_)
         event: Frame = frame["event"]
         return event
 
     def list_events(self, session_id: str | None = None) -> list[Frame]:
-        """The session events that have arrived, as payloads."""
+        """Returns the session events that have arrived, as payloads."""
         return [frame["event"] for frame in self.frames if frame["type"] == "event" and session_id in (None, frame["sessionId"])]
 
     def list_lifecycle(self, command_id: str) -> list[Frame]:
-        """What was told of one command, in order: its lifecycle events and its response."""
+        """Returns all frames of one command, in order: its lifecycle events and its response."""
         return [
             frame
             for frame in self.frames

@@ -1,6 +1,6 @@
-"""A real PostgreSQL of our own: in a folder under the temporary one, on a Unix socket alone, as an unprivileged user.
+"""A real PostgreSQL server for tests: in a temporary folder, on a Unix socket alone, as an unprivileged user.
 
-Durable as its defaults have it. It ends with the process that started it, however that ends.
+It is as durable as its defaults. It ends with the process that started it, however that ends.
 """
 
 import os
@@ -20,7 +20,7 @@ _POLL = 0.005
 
 
 def find_programs() -> Path | None:
-    """The newest of Debian's, or those in the path."""
+    """Returns the newest of Debian's versions, or the one in the path."""
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parent.parent.name))
     if debian:
         return debian[-1].parent
@@ -29,7 +29,7 @@ def find_programs() -> Path | None:
 
 
 def find_missing_reason() -> str | None:
-    """Why there can be no server here."""
+    """Returns why no server can run here; None when one can."""
     if find_programs() is None:
         return "no PostgreSQL here; on Debian: apt-get install postgresql"
     if os.geteuid() == 0 and _postgres_user() is None:
@@ -71,7 +71,7 @@ class PostgresServer:
         return f"postgresql://postgres@/{database}?host={self.folder}"
 
     def start(self) -> None:
-        """Returns when it takes connections; after a crash, when it has recovered."""
+        """Returns when it accepts connections; after a crash, when it has recovered."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -97,14 +97,14 @@ class PostgresServer:
         return False
 
     def stop(self) -> None:
-        """As an administrator does it: connections are ended, what is committed is kept."""
+        """Stops it as an administrator does: connections are closed, committed data is kept."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(_TIMEOUT)
             self._process = None
 
     def kill(self) -> None:
-        """All of its processes at once, as when the power goes."""
+        """Kills all of its processes at once, as in a power failure."""
         assert self._process is not None, "it runs"
         pid = self._process.pid
         self._process.send_signal(signal.SIGSTOP)  # it starts no new ones meanwhile

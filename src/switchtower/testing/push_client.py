@@ -1,7 +1,7 @@
-"""A push client for tests: says what it is told to, over either transport, and checks every frame that it is sent.
+"""A push client for tests: sends what the test sends, over either transport, and checks every frame that it receives.
 
-It reads only when it is asked for something, so a test decides when a client is slow. One coroutine at a time uses one
-client; several clients race. Nothing here reconnects, retries or forgives.
+It reads only when the test asks for something, so a test decides when a client is slow. One coroutine at a time uses one
+client; several clients race. It never reconnects or retries, and it tolerates no error.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from switchtower.protocols.push import extension_messages, messages
 from switchtower.testing.wire import ClientWire, SocketWire, WebSocketWire
 
 TIMEOUT = 60.0
-"""Seconds that anything may take before a test is told that it does not come."""
+"""Seconds that any operation may take before it times out."""
 
 
 class ReceivedEvent(Struct, frozen=True):
@@ -60,7 +60,7 @@ class ReceivedResponse(Struct, frozen=True):
 
 
 class RequestRefused(Exception):
-    """The daemon answered with an error where the test expected success."""
+    """The daemon responded with an error where the test expected success."""
 
     def __init__(self, response: ReceivedResponse) -> None:
         super().__init__(response.error)
@@ -81,7 +81,7 @@ CheckPushFrame = Callable[[Frame], None]
 
 
 def check_closed(frame: Frame) -> None:
-    """By the wire types, which are closed: a missing, wrong or additional field is refused."""
+    """Checks a frame by the wire types, which are closed: a missing, wrong or additional field is refused."""
     if frame.get("kind") == "event":
         event = msgspec.convert(frame, messages.EventEnvelope)
         msgspec.convert(event.payload, messages.EVENTS[event.type])
@@ -104,9 +104,9 @@ class PushClient:
     def __init__(self, wire: ClientWire, *, check: CheckPushFrame = check_closed, timeout: float = TIMEOUT) -> None:
         self.wire = wire
         self.events: deque[ReceivedEvent] = deque()
-        """Arrived and not yet taken, in the order of arrival."""
+        """Events that have arrived and were not taken yet, in the order of arrival."""
         self.responses: deque[ReceivedResponse] = deque()
-        """Arrived and not yet claimed by who asked."""
+        """Responses that have arrived and were not claimed by their request yet."""
         self._check = check
         self._timeout = timeout
         self._numbers = itertools.count(1)
@@ -131,13 +131,13 @@ class PushClient:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.wire.abort()
 
-    # Below requests
+    # Frames
 
     def make_request_id(self) -> str:
         return f"req_{next(self._numbers)}"
 
     def make_frame(self, type_: str, payload: object = None, *, session_id: str | None = None, **envelope: object) -> Frame:
-        """A request as it goes out. Further keywords replace fields of the envelope; UNSET leaves one out."""
+        """Returns a request frame. Further keywords replace fields of the envelope; UNSET leaves one out."""
         whole = {
             "v": messages.VERSION,
             "kind": "request",
@@ -150,13 +150,13 @@ class PushClient:
         return {name: value for name, value in whole.items() if value is not UNSET}
 
     async def send_frames(self, *frames: bytes | Mapping[str, object]) -> None:
-        """Sends without waiting for an answer; bytes go out as they are."""
+        """Sends without waiting for a response; bytes are sent unchanged."""
         self.wire.send(*(frame if isinstance(frame, bytes) else msgspec.json.encode(frame) for frame in frames))
         async with asyncio.timeout(self._timeout):
             await self.wire.drain()
 
     async def wait_for_response(self, request_id: str | None = None) -> ReceivedResponse:
-        """The next response, or the one to this request."""
+        """Returns the next response, or the one to this request."""
         async with asyncio.timeout(self._timeout):
             while True:
                 for response in self.responses:
@@ -166,7 +166,7 @@ class PushClient:
                 await self._read()
 
     async def next_event(self) -> ReceivedEvent:
-        """The next event of any session, in the order of arrival."""
+        """Returns the next event of any session, in the order of arrival."""
         if not self.events:
             async with asyncio.timeout(self._timeout):
                 while not self.events:
@@ -174,14 +174,14 @@ class PushClient:
         return self.events.popleft()
 
     async def read_until(self, type_: str) -> list[ReceivedEvent]:
-        """The next events, up to and with the first of this type."""
+        """Returns the next events, up to and including the first of this type."""
         taken = [await self.next_event()]
         while taken[-1].type != type_:
             taken.append(await self.next_event())
         return taken
 
     async def wait_closed(self) -> None:
-        """Returns when the daemon has closed the connection; what arrives before that is kept."""
+        """Returns when the daemon has closed the connection; frames that arrive before are kept."""
         async with asyncio.timeout(self._timeout):
             with contextlib.suppress(EOFError, ConnectionError):
                 while True:
@@ -203,13 +203,13 @@ class PushClient:
     async def request(
         self, type_: str, payload: object = None, *, session_id: str | None = None, **envelope: object
     ) -> ReceivedResponse:
-        """The whole answer, whatever it says."""
+        """Returns the whole response, whether or not it succeeded."""
         frame = self.make_frame(type_, payload, session_id=session_id, **envelope)
         await self.send_frames(frame)
         return await self.wait_for_response(str(frame["requestId"]))
 
     async def request_payload(self, type_: str, payload: object = None, *, session_id: str | None = None) -> dict[str, Any]:
-        """The answer's payload. Raises `Refused`."""
+        """Returns the response's payload. Raises `RequestRefused`."""
         response = await self.request(type_, payload, session_id=session_id)
         if not response.ok:
             raise RequestRefused(response)
@@ -221,11 +221,11 @@ class PushClient:
         )
 
     async def ping(self) -> int:
-        """The daemon's clock. Whatever it sent before the answer is in `events` afterwards."""
+        """Returns the daemon's clock. Events that it sent before the response are in `events` afterwards."""
         return int((await self.request_payload("ping"))["ts"])
 
     async def start_session(self, workspace: Path | str, **fields: object) -> StartedSession:
-        """Further keywords replace fields of the payload. The `session_started` event is left to be read."""
+        """Further keywords replace fields of the payload. The `session_started` event remains to be read."""
         answer = await self.request_payload("start_session", make_start_payload(workspace, **fields))
         return StartedSession(answer["sessionId"], answer["attachToken"])
 

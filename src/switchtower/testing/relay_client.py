@@ -1,6 +1,7 @@
-"""Relay from both ends, for tests: an app, a host that says what it is told to, and the hub's HTTP.
+"""Both ends of relay for tests: an app, a scripted host, and the hub's HTTP API.
 
-Each reads only when it is asked for something, so a test decides who is slow. Nothing here reconnects, retries or forgives.
+Each reads only when the test asks for something, so a test decides which one is slow. They never reconnect or retry, and they
+tolerate no error.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ import msgspec
 from switchtower.testing.wire import UpgradeRefused, WebSocketWire
 
 TIMEOUT = 60.0
-"""Seconds that anything may take before a test is told that it does not come."""
+"""Seconds that any operation may take before it times out."""
 STAMP = "2025-01-01T00:00:00Z"
 
 Frame = dict[str, Any]
@@ -28,7 +29,7 @@ FramePredicate = Callable[[Frame], bool]
 async def open_websocket(
     http_url: str, path: str, query: Mapping[str, str], headers: Mapping[str, str] | None = None
 ) -> WebSocketWire:
-    """A WebSocket with headers of one's own. Raises `UpgradeRefused`."""
+    """Opens a WebSocket with additional headers. Raises `UpgradeRefused`."""
     address = urlsplit(http_url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     key = base64.b64encode(b"sixteen bytes ok").decode()
@@ -55,16 +56,16 @@ async def open_websocket(
 
 
 class _RelayClient:
-    """What both ends of the hub have in common."""
+    """The common part of both ends of the hub."""
 
     def __init__(self, wire: WebSocketWire, *, timeout: float = TIMEOUT) -> None:
         self.wire = wire
         self.timeout = timeout
         self.frames: list[Frame] = []
-        """All that has arrived, in order."""
+        """All frames that have arrived, in order."""
         self.raw: list[bytes] = []
         self._seen = 0
-        """How many frames `next` has passed."""
+        """The number of frames that `next` has passed."""
         self._numbers = itertools.count(1)
 
     async def __aenter__(self) -> Self:
@@ -77,13 +78,13 @@ class _RelayClient:
         return f"{kind}{next(self._numbers)}-{id(self):x}"
 
     async def send_frames(self, *frames: bytes | Mapping[str, object]) -> None:
-        """Sends without waiting for an answer; bytes go out as they are."""
+        """Sends without waiting for a response; bytes are sent unchanged."""
         self.wire.send(*(frame if isinstance(frame, bytes) else msgspec.json.encode(frame) for frame in frames))
         async with asyncio.timeout(self.timeout):
             await self.wire.drain()
 
     async def receive(self) -> Frame:
-        """The next frame as it arrives."""
+        """Returns the next frame as it arrives."""
         async with asyncio.timeout(self.timeout):
             raw = await self.wire.receive()
         frame: Frame = msgspec.json.decode(raw)
@@ -92,7 +93,7 @@ class _RelayClient:
         return frame
 
     async def wait_for(self, wanted: FramePredicate) -> Frame:
-        """The first frame of all that arrived or will, that is wanted."""
+        """Returns the first matching frame among all that have arrived or will arrive."""
         place = 0
         while True:
             while place < len(self.frames):
@@ -102,7 +103,7 @@ class _RelayClient:
             await self.receive()
 
     async def next(self, wanted: FramePredicate) -> Frame:
-        """Like `until`, but looks only behind the last one that it found."""
+        """Like `wait_for`, but searches only after the last match."""
         while True:
             while self._seen < len(self.frames):
                 self._seen += 1
@@ -114,7 +115,7 @@ class _RelayClient:
         return await self.next(lambda frame: frame["type"] == type_ and run_id in (None, frame.get("run_id")))
 
     async def wait_closed(self) -> int | None:
-        """Returns the code when the hub has closed the connection; what arrives before that is kept."""
+        """Returns the code with which the hub has closed the connection; frames that arrive before are kept."""
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
                 await self.receive()
@@ -140,7 +141,7 @@ class RelayApp(_RelayClient):
         await self.send_frames(envelope)
 
     async def request(self, type_: str, run_id: str | None = None, /, **data: object) -> Frame:
-        """An RPC; the data of its answer, whatever it says."""
+        """Sends an RPC; returns the data of its response, whether or not it succeeded."""
         request_id = str(data.pop("request_id", None) or self.make_id())
         await self.send_command(type_, run_id, request_id=request_id, **data)
         return await self.wait_for_answer(request_id)
@@ -151,26 +152,26 @@ class RelayApp(_RelayClient):
         return data
 
     async def call(self, type_: str, run_id: str | None = None, /, **data: object) -> Any:
-        """An RPC that is expected to succeed; its result."""
+        """Sends an RPC that is expected to succeed; returns its result."""
         answer = await self.request(type_, run_id, **data)
         assert answer["ok"], answer
         return answer.get("result")
 
     async def start(self, host_id: str, cmd: str, *, cwd: str, tool: str = "test", **fields: object) -> str:
-        """A new run on that host; its id."""
+        """Starts a run on that host; returns its id."""
         return str((await self.call("rpc.run.start", host_id=host_id, cmd=cmd, cwd=cwd, tool=tool, **fields))["run_id"])
 
     async def subscribe(self, run_id: str, **data: object) -> None:
         await self.send_command("run.subscribe", run_id, **data)
 
     async def wait_until_processed(self) -> None:
-        """Everything that was sent before has been looked at: commands are done in order, and this one is refused."""
+        """Returns when everything that was sent before has been processed: commands run in order, and this one is refused."""
         mark = self.make_id("mark")
         await self.send_command("run.send_input", "no-such-run", input_id=mark, text="")
         await self.next(lambda frame: frame["type"] == "run.error" and frame["data"].get("input_id") == mark)
 
     def list_events(self, run_id: str) -> list[Frame]:
-        """What it was told of a run out of its journal."""
+        """Returns the events of a run from the journal that have arrived."""
         return [frame for frame in self.frames if frame.get("run_id") == run_id and "id" in frame]
 
     def join_output(self, run_id: str) -> str:
@@ -178,7 +179,7 @@ class RelayApp(_RelayClient):
 
 
 class RelayHost(_RelayClient):
-    """A client of `/ws/host`, which does nothing of its own accord."""
+    """A client of `/ws/host`, which sends only what the test sends."""
 
     def __init__(self, wire: WebSocketWire, host_id: str, *, timeout: float = TIMEOUT) -> None:
         super().__init__(wire, timeout=timeout)
@@ -201,7 +202,7 @@ class RelayHost(_RelayClient):
             return cls(await open_websocket(http_url, "/ws/host", given, headers), host_id, timeout=timeout)
 
     def make_event(self, type_: str, run_id: str, seq: object, /, data: object = None, **envelope: object) -> Frame:
-        """A numbered message as it goes out. Further keywords replace fields of the envelope."""
+        """Returns a numbered message. Further keywords replace fields of the envelope."""
         whole = {"type": type_, "ts": STAMP, "host_id": self.host_id, "run_id": run_id, "seq": seq}
         return {**whole, "data": {} if data is None else data, **envelope}
 
@@ -217,7 +218,7 @@ class RelayHost(_RelayClient):
         return self.make_event("run.permission_requested", run_id, seq, told)
 
     async def wait_for_ack(self, run_id: str, seq: int) -> int:
-        """Waits for an acknowledgement of this number or a later one; which it is."""
+        """Waits for an acknowledgement of this number or a later one; returns the number."""
         frame = await self.wait_for(lambda frame: _count_acked(frame, run_id) >= seq)
         return _count_acked(frame, run_id)
 
@@ -230,7 +231,7 @@ class RelayHost(_RelayClient):
         await self.send_frames({"type": "rpc.response", "ts": STAMP, "run_id": asked.get("run_id"), "data": data})
 
     async def wait_until_read(self) -> None:
-        """Everything that was sent before has been read: a message without a number is answered with a complaint."""
+        """Returns when everything that was sent before has been read: a message without a number gets an error."""
         mark = self.make_id("mark")
         await self.send_frames({"type": mark, "data": {}})
         await self.next(lambda frame: frame["type"] == "error" and mark in frame["data"]["error"])
@@ -254,7 +255,7 @@ class HttpResponse(msgspec.Struct, frozen=True):
 
 
 class RelayHttp:
-    """The hub's HTTP, with one user's token."""
+    """The hub's HTTP API, with one user's token."""
 
     def __init__(self, http_url: str, token: str | None) -> None:
         self.url = http_url
@@ -279,7 +280,7 @@ class RelayHttp:
             connection.close()
 
     async def get(self, path: str) -> Any:
-        """What is expected to be there."""
+        """Gets a resource that is expected to exist."""
         answer = await self.request("GET", path)
         assert answer.status == 200, answer
         return answer.json
@@ -292,7 +293,7 @@ class RelayHttp:
         return {row["id"]: row for row in await self.get("/hosts")}
 
     async def list_messages(self, run_id: str, *, page: int = 500, include_output: bool = True) -> list[Frame]:
-        """The whole history, a page after the other from the end."""
+        """Returns the whole history, page by page from the end."""
         found: list[Frame] = []
         asked = {"limit": str(page), "include_output": "true" if include_output else "false"}
         while True:

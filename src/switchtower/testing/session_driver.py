@@ -1,4 +1,4 @@
-"""A session driven without an event loop: commands in, events folded, as a lane does it. For tests of rules."""
+"""Drives a session without an event loop, for tests of rules: commands in, events folded, as a lane does it."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ SESSION_ID = "sess_01"
 
 
 class SessionDriver:
-    """One session on the table: every decision is folded at once, and kept."""
+    """One session: every decision is folded at once, and kept."""
 
     def __init__(self, *, mode: str = "interactive", session_id: str = SESSION_ID) -> None:
         self.session = Session(id=session_id)
@@ -39,7 +39,7 @@ class SessionDriver:
         return decision.outcome
 
     def emit(self, run_id: str | None, event: events.AnyEvent) -> None:
-        """What an engine says."""
+        """Folds an event of an engine."""
         seq = self.session.seq + 1
         fold(self.session, seq, self.now_ms, run_id, event)
         self.log.append(event)

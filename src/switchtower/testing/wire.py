@@ -13,18 +13,18 @@ _TEXT, _CLOSE, _PING, _PONG = 1, 8, 9, 10
 
 
 class ClientWire(Protocol):
-    """Frames to and from the daemon, without their ends."""
+    """Frames to and from the daemon, without their delimiters."""
 
     def send(self, *frames: bytes) -> None: ...
 
     def send_bytes(self, data: bytes) -> None:
-        """Below all framing, exactly as given."""
+        """Sends bytes below all framing, exactly as given."""
         ...
 
     async def drain(self) -> None: ...
 
     async def receive(self) -> bytes:
-        """Raises EOFError when the daemon has closed."""
+        """Raises `EOFError` when the daemon has closed the connection."""
         ...
 
     def abort(self) -> None: ...
@@ -72,13 +72,13 @@ class WebSocketWire:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
         self.close_code: int | None = None
-        """What the daemon closed with."""
+        """The code with which the daemon closed the connection."""
         self._buffer = b""
         self._position = 0
 
     @classmethod
     async def open(cls, http: str, token: str | None, path: str = "/ws/push") -> "WebSocketWire":
-        """`http` as `endpoints.json` has it. Raises `UpgradeRefused`."""
+        """`http` is an address of `endpoints.json`. Raises `UpgradeRefused`."""
         address = urlsplit(http)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         query = "" if token is None else f"?token={quote(token)}"
@@ -121,7 +121,9 @@ class WebSocketWire:
                 raise EOFError(f"the daemon closed the connection with {self.close_code}")
 
     def _read_message(self) -> tuple[int, bytes] | None:
-        """The next message, if all of it has arrived. A server's is neither masked nor, from this daemon, in fragments."""
+        """Returns the next message, if all of it has arrived. A server's message is not masked and, from this daemon, not
+        fragmented.
+        """
         buffer, start = self._buffer, self._position
         if len(buffer) < start + 2:
             return None
@@ -139,7 +141,7 @@ class WebSocketWire:
 
 
 def encode_websocket_frame(payload: bytes, *, opcode: int = _TEXT) -> bytes:
-    """One whole masked message."""
+    """Encodes one whole masked message."""
     size = len(payload)
     if size < 126:
         length = bytes((0x80 | size,))

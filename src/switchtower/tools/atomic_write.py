@@ -1,4 +1,4 @@
-"""Files for the owner's eyes only. Only the holder of the home's lock writes them."""
+"""Files that only the owner can read. Only the daemon that holds the home folder's lock writes them."""
 
 import contextlib
 import os
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Whole or not at all, and for the owner's eyes only from the first byte."""
-    # Only the holder of the lock writes, so one name will do; what a killed daemon left of it is written over.
+    """Writes the file atomically; it is private to the owner from the first byte."""
+    # Only the holder of the lock writes, so one temporary name is enough; the leftover of a killed daemon is overwritten.
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary = path.with_name(f".{path.name}.new")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -18,7 +18,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def read_or_create_private(path: Path, make: Callable[[], str]) -> str:
-    """The text that is there; else a new one, which is there from now on."""
+    """Returns the file's text; creates the file when it does not exist."""
     with contextlib.suppress(FileNotFoundError):
         if kept := path.read_text().strip():
             return kept

@@ -1,9 +1,6 @@
-"""Blocking work beside the event loop. Each call has a thread of its own, which nobody has to wait for: one that hangs on
-a dead disk holds up neither the work of others nor the daemon's end.
-
-Cleaning up under cancellation. What must be finished is finished, and then the cancellation goes on.
-
-Work that may hang, in a thread that nobody has to wait for: not who asked for it, and not the daemon when it ends."""
+"""Blocking work beside the event loop, and cleanup under cancellation. Each blocking call has its own daemon thread: a call that
+hangs on a dead disk delays neither other work nor the end of the daemon.
+"""
 
 import asyncio
 import contextlib
@@ -19,7 +16,7 @@ T = TypeVar("T")
 
 
 async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The work's result. When this is cancelled, the work goes on by itself and its result is lost."""
+    """Returns the work's result. When this is cancelled, the work continues and its result is lost."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -28,7 +25,7 @@ async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
             tell = partial(_set_result, done, work(*args, **kwargs))
         except BaseException as error:
             tell = partial(_set_exception, done, error)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no task waits any more
             loop.call_soon_threadsafe(tell)
 
     threading.Thread(target=act, name="tower-tool", daemon=True).start()
@@ -56,13 +53,13 @@ async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
             cancelled = True
     if cancelled:
         if not task.cancelled():
-            task.exception()  # seen, so that asyncio does not report it as forgotten
+            task.exception()  # retrieved, so that asyncio does not report it as never retrieved
         raise asyncio.CancelledError
     return task.result()
 
 
 async def run_in_detached_thread(work: Callable[[], T], name: str) -> T:
-    """What the work returns or raises. Who stops waiting leaves it to itself."""
+    """Returns or raises what the work does. When this is cancelled, the work continues by itself."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 
@@ -80,7 +77,7 @@ async def run_in_detached_thread(work: Callable[[], T], name: str) -> T:
             result = work()
         except BaseException as raised:
             problem = raised
-        with contextlib.suppress(RuntimeError):  # the loop has closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop has closed: no task waits
             loop.call_soon_threadsafe(settle, result, problem)
 
     Thread(target=run, name=name, daemon=True).start()

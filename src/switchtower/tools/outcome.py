@@ -1,7 +1,7 @@
-"""What a tool is given and what it hands back. Nothing here does anything.
+"""The inputs and outputs of tools.
 
-A tool that cannot do its work raises `Failed`; the toolbox turns that into an output, so that a model reads about it and
-a run never dies of it.
+A tool that cannot do its work raises `ToolFailed`; the toolbox turns that into an output, so that a model reads about it and the
+run continues.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from switchtower.core import events
 
 
 class ToolErrorType(StrEnum):
-    """Push's names for what can go wrong in a tool, as far as ours need them."""
+    """Push's names for failures of a tool, as far as our tools need them."""
 
     FILE_NOT_FOUND = "FILE_NOT_FOUND"
     EDIT_HASH_MISMATCH = "EDIT_HASH_MISMATCH"
@@ -29,7 +29,7 @@ class ToolErrorType(StrEnum):
 
 
 class ToolEffect(StrEnum):
-    """What a tool may do to the world. Reads may run side by side; everything else runs one by one."""
+    """The effect that a tool may have. Reads may run concurrently; everything else runs one by one."""
 
     READ = "read"
     WRITE = "write"
@@ -37,11 +37,11 @@ class ToolEffect(StrEnum):
 
 
 async def ignore_progress(text: str) -> None:
-    """Progress that nobody watches."""
+    """Discards progress."""
 
 
 class ToolContext(Struct, frozen=True):
-    """Where and for which run a tool works."""
+    """The place and the run that a tool works for."""
 
     workspace: str
     run_id: str
@@ -49,11 +49,11 @@ class ToolContext(Struct, frozen=True):
     call_id: str = ""
     sandbox: str = "local"
     progress: Callable[[str], Awaitable[None]] = ignore_progress
-    """Takes a piece of output as it comes, for people to watch. It may wait, so that a flood is slowed down."""
+    """Receives each piece of output, for people to watch. It may wait, so that a flood is slowed down."""
 
 
 class ToolOutput(Struct, frozen=True):
-    """What a call came to. `text` is what the model reads; `error` is there exactly when `is_error` is set."""
+    """The result of a call. The model reads `text`; `error` is present exactly when `is_error` is set."""
 
     text: str
     is_error: bool = False
@@ -73,7 +73,7 @@ class ToolFailed(Exception):
 
 
 def make_failure(type: ToolErrorType, message: str, *, text: str | None = None, retryable: bool = False) -> ToolOutput:
-    """An error output; its text is the message unless there is more to read."""
+    """Makes an error output; its text is the message unless there is more to read."""
     return ToolOutput(
         text=message if text is None else text,
         is_error=True,

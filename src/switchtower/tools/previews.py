@@ -1,6 +1,7 @@
-"""What a call would do, shown whole to the person who decides about it. Looks only; a problem is returned as text, never raised.
+"""Previews what a call would do, in full, for the user who decides about it. It only reads; a problem is returned as text, never
+raised.
 
-A change that cannot be shown whole, such as one of a binary file, is a problem.
+A change that cannot be shown in full, such as one of a binary file, is a problem.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from switchtower.tools.git import view
 from switchtower.tools.processes import cancellation
 
 LONGEST_DIFF = 128 * 1024
-"""In bytes. A longer one is more than a person reads."""
+"""The most bytes of a diff. A longer one is more than a person reads."""
 TIME_LIMIT = 10.0
 _MOST_NAMES = 100
 
@@ -27,8 +28,10 @@ log = logging.getLogger(__name__)
 
 
 async def make_preview(name: str, args: Mapping[str, Any], context: outcome.ToolContext) -> dict[str, object]:
-    """For changes of files a `diff`; for a commit its size and, as `diff`, a list of files that ends with the hash of what
-    would be committed. So the same `diff` later means that the same would still happen. Empty for tools that show nothing."""
+    """Returns a `diff` for changes of files; for a commit its size and, as `diff`, a list of files that ends with the hash of
+    what would be committed. So the same `diff` later means that the effect would still be the same. Empty for tools without a
+    preview.
+    """
     try:
         async with asyncio.timeout(TIME_LIMIT):
             match name:

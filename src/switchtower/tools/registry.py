@@ -1,7 +1,7 @@
-"""The tools by name. An agent's every act goes through `Toolbox.execute`, which answers with an output whatever happens:
-a wrong argument, an unknown tool or a bug in one is something a model reads about, not the end of a run.
+"""The tools by name. Every action of an agent is a call of `Toolbox.execute`, which always returns an output: a model reads about
+a wrong argument, an unknown tool or a bug in one, and the run continues.
 
-Whether a call may run is not judged here.
+This module does not decide whether a call may run.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Tool(Protocol):
-    """Something an agent can do."""
+    """An action that an agent can take."""
 
     @property
     def name(self) -> str: ...
@@ -39,18 +39,18 @@ class Tool(Protocol):
     def effect(self) -> outcome.ToolEffect: ...
 
     def check(self, args: Mapping[str, Any], context: outcome.ToolContext) -> None:
-        """Raises `outcome.Failed` for a call that cannot succeed, so that nobody is asked about it. Has no effect."""
+        """Raises `outcome.ToolFailed` for a call that cannot succeed, so that no approval is requested for it. Has no effect."""
         ...
 
     async def execute(self, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput: ...
 
     async def end_run(self, run_id: str) -> None:
-        """Lets go of what the run still holds. Goes to its end even when cancelled."""
+        """Releases what the run still holds. It runs to its end even when cancelled."""
         ...
 
 
 class Toolbox:
-    """Cheap to make: one a run is fine, from our own tools and whoever else's."""
+    """The tools of a run, our own and others'. It is cheap enough to make one for each run."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -60,12 +60,12 @@ class Toolbox:
         return tuple(self._tools.values())
 
     def get_effect(self, name: str) -> outcome.ToolEffect | None:
-        """None for a tool that does not exist."""
+        """Returns None for a tool that does not exist."""
         tool = self._tools.get(name)
         return None if tool is None else tool.effect
 
     def check(self, name: str, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput | None:
-        """Why this call cannot succeed, or `None` when it may."""
+        """Returns the reason why this call cannot succeed, or `None` when it may."""
         try:
             self._get_tool(name).check(args, context)
         except Exception as error:
@@ -77,7 +77,7 @@ class Toolbox:
             output = await _execute_guarded(self._get_tool(name), args, context)
         except Exception as error:
             output = _make_failure(name, error)
-        # A file's name can hold bytes that are no text; the journal holds only text.
+        # A file's name can contain bytes that are not valid text; the journal stores only text.
         return outcome.ToolOutput(_replace_surrogates(output.text), output.is_error, output.error, output.result)
 
     async def end_run(self, run_id: str) -> None:
@@ -93,8 +93,9 @@ class Toolbox:
 
 
 def make_core_toolbox(*, network: bool = False) -> Toolbox:
-    """Our own tools. `network` lets what runs in a sandbox reach it. They remember what each session has read, so one set
-    serves all runs."""
+    """Makes our own tools. `network` gives sandboxed commands network access. The tools remember what each session has read, so
+    one set serves all runs.
+    """
     known_files = files.KnownFiles()
     return Toolbox(
         [
@@ -112,7 +113,7 @@ def make_core_toolbox(*, network: bool = False) -> Toolbox:
 
 
 async def _execute_guarded(tool: Tool, args: Mapping[str, Any], context: outcome.ToolContext) -> outcome.ToolOutput:
-    """A run that is cancelled does not wait for a tool that will not stop, unless it promises to come to an end."""
+    """Executes a tool. A cancelled run does not wait for a tool that does not stop, unless the tool promises to settle."""
     call = asyncio.create_task(tool.execute(args, context))
     try:
         await asyncio.wait([call])
@@ -131,7 +132,7 @@ async def _execute_guarded(tool: Tool, args: Mapping[str, Any], context: outcome
 async def _wait_settled(call: "asyncio.Task[outcome.ToolOutput]", timeout_s: float | None) -> bool:
     await asyncio.wait([call], timeout=timeout_s)
     if call.done() and not call.cancelled():
-        call.exception()  # seen, so that asyncio does not report it as forgotten
+        call.exception()  # retrieved, so that asyncio does not report it as never retrieved
     return call.done()
 
 

@@ -1,13 +1,10 @@
-"""Foreign text made safe to look at: nothing in it moves a cursor, hides a line or turns the reading direction, and all of it
-can be written down. Pure.
+"""Makes foreign text safe to show: nothing in it moves a cursor, hides a line or reverses the reading direction, and all of it
+can be stored as JSON.
 
-Bytes of unknown origin as text that can go into JSON. Pure.
-
-Keeps the beginning and the end of a stream of bytes, in bounded memory, and says how much went missing between. A `Spool`
-also writes the whole of a long stream into a file, for whoever wants to read the middle.
-
-A cut never lies inside of a line where that can be avoided: of a secret that is cut in two, the rest is not recognised and
-would be shown."""
+`HeadAndTail` keeps the start and the end of a stream of bytes in bounded memory, and notes how much is missing in between. A
+`SpillingCapture` also writes the whole of a long stream into a file. A cut never lies inside of a line where that can be avoided:
+the rest of a secret that is cut in two would not be recognised, and would be shown.
+"""
 
 import codecs
 import os
@@ -15,19 +12,19 @@ import re
 
 from switchtower.core import characters
 
-# Two marks are missing here that stand inside of words and join or part letters: names of files have them in good faith.
+# Two marks that join or separate letters inside of words are missing here: names of files have them in good faith.
 _UNSEEN_IN_NAMES = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 _BYTES = range(0xDC80, 0xDD00)
-"""How Python holds the bytes of a name that are no text."""
+"""The code points with which Python represents the undecodable bytes of a name."""
 
 
 def escape_control_characters(text: str) -> str:
-    """Characters that cannot be seen, and those that reorder or hide text, as escapes. Newlines and tabs stay."""
+    """Escapes characters that cannot be seen, and those that reorder or hide text. Newlines and tabs stay."""
     return characters.reveal(text, _escape_character)
 
 
 def escape_to_one_line(name: str) -> str:
-    """A name that cannot pass for two, nor for another."""
+    """Escapes a name so that it cannot be read as two names, nor as another."""
     return _UNSEEN_IN_NAMES.sub(_escape, name)
 
 
@@ -41,26 +38,27 @@ def _escape_character(character: str) -> str:
 
 
 def truncate_text(content: bytes, limit: int, *, errors: str) -> tuple[str, bool]:
-    """As much of it as the limit allows, never a part of a character, and whether there was more."""
+    """Returns as much of it as the limit allows, without a partial character, and whether there was more."""
     is_cut = len(content) > limit
     decoder = codecs.getincrementaldecoder("utf-8")(errors)
     return decoder.decode(content[:limit], final=not is_cut), is_cut
 
 
 def decode_name(name: str) -> str:
-    """A file's name; bytes in it that are no text are spelled out as `\\xff`."""
+    """Returns a file's name; undecodable bytes in it are escaped as `\\xff`."""
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
 SPILL_LIMIT = 64 * 1024 * 1024
 LINE_REACH = 4 * 1024
-"""The end of a line is looked for within so many characters of a cut; without one, so many are left out."""
+"""The most characters around a cut that are searched for the end of a line; without one, so many are left out."""
 _END_OF_KEY = re.compile(r"-----END [^\n]{0,64}-----[^\n]*\n?")
 
 
 def find_start(text: str, reach: int = LINE_REACH) -> int:
-    """Where a text may begin whose earlier part was left out: at the beginning of a line, and behind a key whose beginning is
-    missing."""
+    """Returns where a text may start whose earlier part was left out: at the start of a line, and behind a key whose start is
+    missing.
+    """
     newline = text.find("\n", 0, reach)
     start = min(reach, len(text)) if newline < 0 else newline + 1
     end_of_key = _END_OF_KEY.search(text)
@@ -70,7 +68,7 @@ def find_start(text: str, reach: int = LINE_REACH) -> int:
 
 
 def find_end(text: str, reach: int = LINE_REACH) -> int:
-    """Where a text may end whose later part is left out: at the end of a line."""
+    """Returns where a text may end whose later part is left out: at the end of a line."""
     newline = text.rfind("\n", max(0, len(text) - reach))
     return max(0, len(text) - reach) if newline < 0 else newline
 
@@ -90,7 +88,7 @@ class HeadAndTail:
             self._head += chunk[:room]
             chunk = chunk[room:]
         self._tail += chunk
-        # Cut only when twice too long: each byte is then moved at most once on average.
+        # It is cut only when twice too long: each byte is then moved at most once on average.
         if len(self._tail) > 2 * self._tail_limit:
             del self._tail[: -self._tail_limit]
 
@@ -108,8 +106,9 @@ class HeadAndTail:
 
 
 class SpillingCapture(HeadAndTail):
-    """Writes to the descriptor `spill` only once there is more than is kept: after a short stream the file is still empty.
-    Of a very long one the file has the first `spill_limit` bytes. It is the caller's, who opens, names and closes it."""
+    """Writes to the descriptor `spill` only once there is more than is kept: after a short stream the file is still empty. For a
+    very long stream the file has the first `spill_limit` bytes. The caller opens, names and closes it.
+    """
 
     def __init__(self, keep_bytes: int, spill: int | None = None, *, spill_limit: int = SPILL_LIMIT) -> None:
         super().__init__(keep_bytes)
@@ -131,7 +130,7 @@ class SpillingCapture(HeadAndTail):
             try:
                 written = os.write(self._spill, rest)
             except OSError:
-                # A full disk is no reason to lose the command; `spilled` says how much there is.
+                # A full disk must not fail the command; `spilled` has the number of bytes written.
                 self._spill = None
                 return
             self.spilled += written

@@ -1,6 +1,6 @@
-"""What our own tools have in common: a description, typed arguments, one act, and a time limit for it.
+"""The base of our own tools: a description, typed arguments, one action, and its time limit.
 
-Arguments are declared once, as a struct: it checks what a model sends and yields the schema that a model is shown.
+Arguments are declared once, as a struct: it validates the model's arguments and yields the schema that the model gets.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ class CoreTool(Generic[ArgumentsT]):
     effect: outcome.ToolEffect
     arguments: type[ArgumentsT]
     time_limit: float | None = READ_TIME
-    """None for one that minds the time itself."""
+    """None for a tool that has its own time limit."""
     settles = False
-    """It brings its act to a known end when it is cancelled, in bounded time, and is waited for."""
+    """True for a tool that brings its action to a known end when it is cancelled, in bounded time; the run waits for that."""
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -51,10 +51,10 @@ class CoreTool(Generic[ArgumentsT]):
             raise outcome.ToolFailed(outcome.ToolErrorType.EXEC_TIMEOUT, message, retryable=True) from error
 
     async def end_run(self, run_id: str) -> None:
-        """Most hold nothing open."""
+        """Does nothing: most tools hold nothing open."""
 
     def check_arguments(self, arguments: ArgumentsT, context: outcome.ToolContext) -> None:
-        """Any arguments of the right types will do, unless a tool knows better."""
+        """Accepts any arguments of the right types; a tool may override this."""
 
     async def run(self, arguments: ArgumentsT, context: outcome.ToolContext) -> outcome.ToolOutput:
         raise NotImplementedError

@@ -1,9 +1,9 @@
-"""How many TCP connections there may be, in all and before they have shown a token, so that a crowd of strangers leaves
-descriptors for the owner's sockets and room for users.
+"""Limits the number of TCP connections, in total and before they have presented a token, so that a flood of unauthenticated
+clients leaves descriptors for the owner's sockets and capacity for users.
 
-A connection counts as a stranger's until it is authenticated. Strangers share half of all places, and at most a few of them may
-have one address. When their places are taken, the one that has waited longest gives up its place, unless all have only just
-come: then the new one is refused. While more than half of them are taken, a stranger gets less time for its request.
+A connection counts as unknown until it is authenticated. Unknown clients share half of all slots, and at most a few of them may
+have one address. When their slots are taken, the one that has waited longest is evicted, unless all have only just connected:
+then the new one is refused. While more than half of them are taken, an unknown client gets less time for its request.
 """
 
 import logging
@@ -18,13 +18,13 @@ from switchtower.transports import origins
 _log = logging.getLogger(__name__)
 
 RESERVED_DESCRIPTORS = 80
-"""For the owner's sockets, the journal and the processes of runs."""
+"""Descriptors for the owner's sockets, the journal and the processes of runs."""
 FEWEST = 16
-"""Connections that are possible however few descriptors there are."""
+"""The number of connections that are possible however few descriptors there are."""
 PRESSED_SECONDS = 5.0
-"""How long a stranger may wait while more than half of the strangers' places are taken."""
+"""The seconds that an unknown client may wait while more than half of the slots for unknown clients are taken."""
 SETTLING_SECONDS = 1.0
-"""A stranger that has been here for less than this keeps its place."""
+"""An unknown client that connected less than this many seconds ago keeps its slot."""
 _LOG_EVERY_SECONDS = 60.0
 
 BUSY = (
@@ -34,8 +34,9 @@ BUSY = (
 
 
 def compute_capacity(wanted: int = 0) -> int:
-    """How many connections the process's descriptors allow, beside what is open now and what is reserved. `wanted` is the most
-    that there should be; 0 takes all."""
+    """Returns how many connections the process's descriptors allow, beside the open and the reserved ones. `wanted` is the
+    maximum; 0 takes all.
+    """
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -69,7 +70,9 @@ class _UnknownClient:
 
 
 class ConnectionLimit:
-    """Of all ports of the daemon together. A connection is known by its transport, or by its TLS handshake until that is done."""
+    """The limit for all ports of the daemon together. A connection is identified by its transport, or by its TLS handshake until
+    that is done.
+    """
 
     def __init__(
         self,
@@ -79,14 +82,16 @@ class ConnectionLimit:
         is_shared: Callable[[str], bool] = lambda _: False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`is_shared` says of which addresses many clients come, such as a proxy's: the limit by address does not hold there."""
+        """`is_shared` returns whether many clients share an address, such as a proxy's: the limit by address does not apply
+        there.
+        """
         self._total = total
         self._most_unknown = max(total // 2, 1)
         self._per_address = per_address
         self._is_shared = is_shared
         self._now = now
         self._unknown: OrderedDict[LimitedConnection, _UnknownClient] = OrderedDict()
-        """The one that has waited longest comes first."""
+        """The unknown clients; the one that has waited longest comes first."""
         self._by_place: dict[str, OrderedDict[LimitedConnection, None]] = {}
         self._known: set[LimitedConnection] = set()
         self._refused_count = 0
@@ -96,7 +101,9 @@ class ConnectionLimit:
         return len(self._unknown) + len(self._known)
 
     def admit(self, transport: LimitedConnection, address: str) -> bool:
-        """Whether there is a place for a new connection, or it has one. One that is refused was answered, and is being closed."""
+        """Returns whether there is a slot for a new connection, or it has one. A refused connection was answered, and is being
+        closed.
+        """
         if transport in self._unknown:
             return True
         place = origins.group_address(address)
@@ -114,19 +121,20 @@ class ConnectionLimit:
         return True
 
     def replace(self, handshake: LimitedConnection, transport: LimitedConnection) -> None:
-        """A TLS handshake is done, and the connection continues by its transport. It keeps its place, and its time starts from
-        zero."""
+        """Replaces a TLS handshake that is done by the connection's transport. The connection keeps its slot, and its time starts
+        from zero.
+        """
         if stranger := self._unknown.get(handshake):
             self._forget(handshake)
             self._add(transport, stranger.place)
 
     def authenticate(self, transport: LimitedConnection) -> None:
-        """It has shown who it is: no longer a stranger."""
+        """Marks the connection as authenticated: it no longer counts as unknown."""
         if self._forget(transport):
             self._known.add(transport)
 
     def renew(self, transport: LimitedConnection) -> None:
-        """It was answered, and may ask again: its time starts from zero."""
+        """Restarts the connection's time after an answer: it may send another request."""
         if stranger := self._unknown.get(transport):
             stranger.since = self._now()
             self._unknown.move_to_end(transport)
@@ -141,7 +149,7 @@ class ConnectionLimit:
             pass
 
     def _evict(self, transport: LimitedConnection | None, least_age: float = SETTLING_SECONDS) -> bool:
-        """Whether it has waited so long that its place was taken from it."""
+        """Returns whether it had waited so long that its slot was taken from it."""
         if transport is None or self._now() - self._unknown[transport].since < least_age:
             return False
         self._log_refusals()

@@ -1,14 +1,16 @@
-"""stdin and stdout, taken for a protocol alone. From then on a stray print goes to stderr, and nobody else reads the input."""
+"""Reserves stdin and stdout for a protocol. From then on a stray print goes to stderr, and no other code reads the input."""
 
 import fcntl
 import os
 
 _FIRST_PRIVATE = 3
-"""Below are the standard ones. One of them may be closed, and a copy must not take its place."""
+"""The descriptors below are the standard ones. One of them may be closed, and a copy must not take its number."""
 
 
 def claim_stdio() -> tuple[int, int]:
-    """Private descriptors of stdin and stdout, in this order; no child inherits them. Raises OSError when one is not open."""
+    """Returns private descriptors of stdin and stdout, in this order; no child inherits them. Raises OSError when one is not
+    open.
+    """
     claimed_input = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, _FIRST_PRIVATE)
     try:
         claimed_output = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, _FIRST_PRIVATE)
@@ -24,13 +26,14 @@ def claim_stdio() -> tuple[int, int]:
 
 
 class StdoutRedirect:
-    """stdout and stderr lead to whoever reads our stderr, and wait for nobody: what does not fit any more is dropped. To be made
-    behind `claim`, and closed, so that the last words still get out."""
+    """Redirects stdout and stderr to the reader of our stderr without ever blocking: output that does not fit is dropped. Make it
+    after `claim_stdio`, and close it, so that the last output is still written.
+    """
 
     _PIECE = 4096
-    """So much goes into a pipe at once when it says that it takes something."""
+    """The bytes that a pipe accepts at once when it is ready for writing."""
     _PATIENCE_MS = 1000
-    """For a reader who is only slow. One who has not read for so long is not waited for again until there is room."""
+    """The wait for a slow reader. One that has not read for so long is not waited for again until there is space."""
 
     def __init__(self) -> None:
         import _thread
@@ -44,7 +47,7 @@ class StdoutRedirect:
         _thread.start_new_thread(self._copy_output, ())
 
     def close(self) -> None:
-        """A process that we started and that lives on may still hold the entrance, and is not waited for."""
+        """A process that we started and that lives on may still hold the write end, and is not waited for."""
         self._redirect_to(self._outside)
         self._running.acquire(timeout=2 * self._PATIENCE_MS / 1000)
 
@@ -65,7 +68,7 @@ class StdoutRedirect:
                 if ready:
                     os.write(self._outside, piece)
         except OSError:
-            # Nobody is there any more. To read on keeps those going who write.
+            # The reader has closed. Reading on keeps the writers from blocking.
             while os.read(self._inside, self._PIECE):
                 pass
         finally:

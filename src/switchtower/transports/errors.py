@@ -1,4 +1,4 @@
-"""Why a listener cannot start. The docstring is the message; each error says what it is about and what to do."""
+"""The errors of a listener that cannot start. The docstring is the message; each error has its subject and a remedy."""
 
 
 class CannotListen(Exception):

@@ -1,8 +1,8 @@
-"""An HTTP server inside the loop that already runs: uvicorn's protocol, an ASGI app for pages, WebSockets for the rest.
+"""An HTTP server in the running event loop: uvicorn's protocol, an ASGI app for pages, WebSockets for the rest.
 
-At a port, or at a Unix socket that only its owner can reach. An app finds who is at the other end as `peer` in the state of
-its scope. Takes no signals and configures no logging. Query strings carry tokens, so there is no access log, and uvicorn's
-loggers are kept above the level at which it would write whole requests.
+It listens at a port, or at a Unix socket that only its owner can reach. An app finds the other end as `peer` in the state of its
+scope. The server takes no signals and configures no logging. Query strings contain tokens, so there is no access log, and
+uvicorn's loggers are kept above the level at which it would write whole requests.
 """
 
 import asyncio
@@ -37,24 +37,24 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
-"""Where to connect when all interfaces are listened on."""
+"""The address to connect to when the server listens on all interfaces."""
 _ROOT = 0
 HEAD_SECONDS = 30.0
-"""How long a client may take to say what it wants."""
+"""The seconds that a client may take to send a request's head."""
 
 BACKLOG = 32
-"""Connections that wait to be accepted: each becomes a descriptor at once, before it is counted."""
+"""The connections that wait to be accepted: each becomes a descriptor at once, before it is counted."""
 
 FindOrigin = Callable[[asyncio.Transport], ConnectionOrigin | None]
-"""Who is at the other end; None when that is nobody to be served."""
+"""Returns the origin of a connection; None when the client is not served."""
 
 
 class Attribution(Struct, frozen=True):
-    """Whose process is at the other end: the owner's own when neither is set."""
+    """The owner of the process at the other end: the daemon's owner when neither is set."""
 
     run_id: str | None = None
     refused: bool = False
-    """It cannot be told whose it is."""
+    """The owner cannot be determined."""
 
 
 class HttpPeer:
@@ -63,17 +63,18 @@ class HttpPeer:
     __slots__ = ("attribution", "authenticate", "origin", "proxies")
 
     def __init__(self, origin: ConnectionOrigin, proxies: TrustedProxies, authenticate: Callable[[], None]) -> None:
-        """`proxies` are those whose headers say where a request comes from. `authenticate` is called when a token was shown: the
-        connection then no longer counts as a stranger's."""
+        """`proxies` are those whose headers name the origin of a request. `authenticate` is called when a token was presented:
+        the connection then no longer counts as unknown.
+        """
         self.origin = origin
         self.proxies = proxies
         self.authenticate = authenticate
         self.attribution: Attribution | None = None
-        """Kept here by the protocol that found it, so that it is found once."""
+        """The protocol that determined it caches it here, so that it is determined once."""
 
 
 class _Listener:
-    """Something that listens, and the connections that came through it."""
+    """A listening socket, and the connections that it accepted."""
 
     def __init__(self, server: "asyncio.AbstractServer | TlsServer", site: "_ServedApp") -> None:
         self._server = server
@@ -81,7 +82,9 @@ class _Listener:
         self._closed = False
 
     async def close(self, *, grace: float = 5.0) -> None:
-        """Stops listening, lets answers under way finish and says goodbye; cuts off what is left after `grace` seconds."""
+        """Stops listening, lets pending responses finish and closes the connections; aborts those that are left after `grace`
+        seconds.
+        """
         if self._closed:
             return
         self._closed = True
@@ -112,7 +115,7 @@ class HttpListener(_Listener):
         super().__init__(server, site)
         host, self.port = server.sockets[0].getsockname()[:2]
         self.listening = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
-        """What the port is bound to; `url` is how this machine reaches it."""
+        """The address that the port is bound to; this machine reaches it at `url`."""
         host = _REACHED_AT.get(host, host)
         self.url = f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
         self.websocket_url = self.url.replace("http", "ws", 1)
@@ -147,11 +150,11 @@ async def serve(
     proxies: TrustedProxies = NO_PROXIES,
     tls: "ssl.SSLContext | None" = None,
 ) -> HttpListener:
-    """Listens at `host:port`; port 0 picks a free one. Raises an `errors.CannotListen` that says what stands in the way.
+    """Listens at `host:port`; port 0 picks a free one. Raises an `errors.CannotListen` with the cause.
 
-    `limit` says how many connections there may be, `proxies` whose headers say where a request comes from.
-    `hosts` are names, besides `host`, loopback's and those of `sites`, under which clients may reach us; `sites` are the pages
-    that may connect. With `tls` the port speaks TLS and nothing else.
+    `limit` bounds the number of connections; `proxies` are those whose headers name the origin of a request. `hosts` are names,
+    besides `host`, loopback's and those of `sites`, under which clients may reach us; `sites` are the pages that may connect.
+    With `tls` the port accepts TLS and nothing else.
     """
     sites = sites or AllowedOrigins()
     app = app if tls is None else _OverTls(app)
@@ -191,7 +194,7 @@ async def _serve_tls(
 
 
 class _OverTls:
-    """Has requests carry the scheme that they really came by, in the header in which a proxy says so."""
+    """Sets `X-Forwarded-Proto` to the real scheme, so that a client cannot forge it."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -206,9 +209,9 @@ class _OverTls:
 async def serve_unix(
     app: Any, path: Path, *, owner_uid: int | None = None, head_seconds: float = HEAD_SECONDS
 ) -> UnixHttpListener:
-    """Listens at `path`, without WebSockets. Raises an `errors.CannotListen` that says what stands in the way.
+    """Listens at `path`, without WebSockets. Raises an `errors.CannotListen` with the cause.
 
-    Only processes of `owner_uid` (by default whoever runs this) and of root are let in.
+    Only processes of `owner_uid` (by default the user of this process) and of root may connect.
     """
     owner = os.geteuid() if owner_uid is None else owner_uid
 
@@ -236,7 +239,7 @@ def _format_end(end: Any) -> str:
 
 
 class _ServedApp:
-    """An app that has started, and how connections to it are made."""
+    """An app that has started, and a factory for its connections."""
 
     def __init__(
         self,
@@ -281,7 +284,7 @@ class _ServedApp:
         return cls(config, lifespan, find_origin, head_seconds, limit, proxies)
 
     def make_connection(self, handshake: "Handshake | None" = None) -> asyncio.Protocol:
-        """`handshake` has the connection's place in the limit until it is made."""
+        """`handshake` holds the connection's slot in the limit until it is made."""
         made: Any = self._class(config=self._config, server_state=self.state, app_state=self.lifespan.state)
         made.handshake = handshake
         return cast(asyncio.Protocol, made)
@@ -290,10 +293,11 @@ class _ServedApp:
 def _make_connection_class(
     base: Any, find_origin: FindOrigin, head_seconds: float, limit: ConnectionLimit | None, proxies: TrustedProxies
 ) -> Any:
-    """uvicorn's protocol, which also knows who is at the other end, hangs up when that is nobody we serve or there are too many
-    already, and does not wait for ever for a request to be said to its end."""
+    """Returns uvicorn's protocol, extended: it determines the origin, closes the connection when the client is not served or
+    there are too many, and limits the time for a complete request.
+    """
 
-    class Connection(base):  # type: ignore[misc]
+    class HttpConnection(base):  # type: ignore[misc]
         app_state: dict[str, Any]
         handshake: "Handshake | None" = None
         _refused = False
@@ -342,7 +346,7 @@ def _make_connection_class(
                 self._patience.cancel()
                 self._patience = None
 
-    return Connection
+    return HttpConnection
 
 
 class _StrictBuffer(ReceiveBuffer):
@@ -360,7 +364,7 @@ class _StrictBuffer(ReceiveBuffer):
 
 
 def _ignore_authentication() -> None:
-    """Where there is no limit on connections."""
+    """Does nothing, for a listener without a limit on connections."""
 
 
 def _translate_listen_error(problem: OSError, host: str, port: int) -> errors.CannotListen:
@@ -392,7 +396,9 @@ class _Connections(set[Any]):
 
 
 class _State(ServerState):
-    """What uvicorn's connections share. Its own server wakes ten times a second to keep the date; here it is made when needed."""
+    """The state that uvicorn's connections share. Uvicorn's own server wakes ten times a second to update the date; here it is
+    made when needed.
+    """
 
     connections: _Connections
 

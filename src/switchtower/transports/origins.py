@@ -1,9 +1,8 @@
-"""Which page makes a request, from its `Origin` header. Pure: no I/O.
+"""Classifies the page that makes a request, by its `Origin` header, and the addresses of clients behind proxies. It does no I/O.
 
 A request with an `Origin` comes from a browser, and a browser has the uid of its user whatever page it shows. So such a request
 never counts as the owner's by its uid, and pages are distinguished by scheme, name and port, as browsers do.
-
-Addresses of clients as limits and proxies see them. Pure."""
+"""
 
 import enum
 import ipaddress
@@ -20,14 +19,14 @@ _BEHIND_TLS = ("https", "wss")
 
 
 class OriginVerdict(enum.Enum):
-    """What a page is to this daemon."""
+    """The relation of a page to this daemon."""
 
     OWN = enum.auto()
     """The daemon's own page: its scheme, its name and its port, or those of `public_url`."""
     CONFIGURED = enum.auto()
     """A page of the setting `origins`."""
     LOOPBACK = enum.auto()
-    """A page of another port of this machine. It may connect with a token in its hands."""
+    """A page of another port of this machine. It may connect with a token."""
     FOREIGN = enum.auto()
     """Any other page, and one that hides its origin. It is refused."""
 
@@ -42,22 +41,24 @@ class WebOrigin(NamedTuple):
 
 
 class AllowedOrigins:
-    """The pages that one listener knows."""
+    """The pages that one listener accepts."""
 
     def __init__(self, entries: Collection[str] = (), *, public_url: str | None = None) -> None:
-        """`entries` are those of the setting `origins`: each an origin, or a name, which stands for that name at the default
-        ports of `http` and `https`."""
+        """`entries` are those of the setting `origins`: each an origin, or a name, which means that name at the default ports of
+        `http` and `https`.
+        """
         names = [entry.lower() for entry in entries if "://" not in entry]
         self.names = frozenset(names)
-        """The names among the entries: this daemon may be reached by them."""
+        """The names among the entries: clients may reach this daemon by them."""
         given = {parse_origin(entry) for entry in entries if "://" in entry}
         given |= {parse_origin(f"{scheme}://{name}") for name in names for scheme in _PORTS}
         self._configured = given - {None}
         self._public = None if public_url is None else parse_origin(public_url)
 
     def judge(self, origin: str, host: str, *, forwarded_proto: str = "") -> OriginVerdict:
-        """What the page of this `Origin` is to us, who were reached as `host`. `forwarded_proto` is a proxy's
-        `X-Forwarded-Proto`, which no page can set."""
+        """Classifies the page of this `Origin`, which reached us as `host`. `forwarded_proto` is a proxy's `X-Forwarded-Proto`,
+        which no page can set.
+        """
         site = parse_origin(origin)
         if site is None:
             return OriginVerdict.FOREIGN
@@ -68,12 +69,12 @@ class AllowedOrigins:
         return OriginVerdict.LOOPBACK if site.scheme in _PORTS and site.name in LOOPBACK else OriginVerdict.FOREIGN
 
     def is_shared_with(self, origin: str) -> bool:
-        """Whether pages of this origin may read our answers."""
+        """Returns whether pages of this origin may read our responses."""
         return parse_origin(origin) in self._configured
 
 
 def parse_origin(origin: str) -> WebOrigin | None:
-    """None for `null` and for anything that is no origin."""
+    """Returns None for `null` and for any invalid origin."""
     scheme, separator, authority = origin.lower().partition("://")
     match = _AUTHORITY.fullmatch(authority) if separator and origin.isascii() and _SCHEME.fullmatch(scheme) else None
     if match is None:
@@ -83,7 +84,7 @@ def parse_origin(origin: str) -> WebOrigin | None:
 
 
 def parse_hostname(authority: str) -> str | None:
-    """The name in `HOST[:PORT]`, without the brackets of IPv6; None when it is not of that form."""
+    """Returns the name in `HOST[:PORT]`, without the brackets of IPv6; None when it is not of that form."""
     match = _AUTHORITY.fullmatch(authority.lower()) if authority.isascii() else None
     return match and (match["ipv6"] or match["name"].removesuffix("."))
 
@@ -91,10 +92,10 @@ def parse_hostname(authority: str) -> str | None:
 def _is_served_here(site: WebOrigin, host: str, forwarded_proto: str) -> bool:
     if site.scheme not in _PORTS or site != parse_origin(f"{site.scheme}://{host}"):
         return False
-    # A proxy that speaks TLS for us may not say so, but this machine's own names lead to us and not to a proxy.
+    # A proxy that terminates TLS for us may not send the header, but this machine's own names lead to us and not to a proxy.
     is_behind_tls = forwarded_proto.partition(",")[0].strip().lower() in _BEHIND_TLS
     if is_behind_tls:
-        # A page of the same name without TLS may be anyone's on the way to the browser.
+        # A page of the same name without TLS may be forged on the way to the browser.
         return site.scheme == "https"
     return site.scheme == "http" or site.name not in LOOPBACK
 
@@ -103,12 +104,12 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def strip_port(address: str) -> str:
-    """The host of a connection's end, which is spelled `HOST:PORT` without brackets."""
+    """Returns the host of a connection's end, which is spelled `HOST:PORT` without brackets."""
     return address.rpartition(":")[0]
 
 
 def parse_ip_address(text: str) -> IpAddress | None:
-    """An address, perhaps in brackets, with a zone or with a port; IPv4 inside IPv6 is IPv4. None for anything else."""
+    """Parses an address, perhaps in brackets, with a zone or with a port; IPv4 inside IPv6 is IPv4. None for anything else."""
     host, _, port = text.rpartition(":")
     for candidate in (text, host if port.isdecimal() else text):
         try:
@@ -125,7 +126,9 @@ def is_loopback(text: str) -> bool:
 
 
 def group_address(text: str) -> str:
-    """Where failures and connections count together: an address, of IPv6 the network that one customer is usually given."""
+    """Returns the group in which failures and connections count together: an address, or the IPv6 network that one customer
+    usually gets.
+    """
     found = parse_ip_address(text)
     if found is None:
         return text[:128]
@@ -135,10 +138,10 @@ def group_address(text: str) -> str:
 
 
 class TrustedProxies:
-    """Proxies whose word on where a request comes from is believed."""
+    """Proxies whose headers about the origin of a request are trusted."""
 
     def __init__(self, networks: tuple[str, ...] = ()) -> None:
-        """Addresses, or networks such as `10.0.0.0/8`. Raises ValueError."""
+        """Takes addresses, or networks such as `10.0.0.0/8`. Raises ValueError."""
         self._networks = tuple(ipaddress.ip_network(network) for network in networks)
 
     def __contains__(self, text: str) -> bool:
@@ -146,11 +149,11 @@ class TrustedProxies:
         return found is not None and any(found in network for network in self._networks)
 
     def find_client(self, address: str, *, forwarded: str = "", x_forwarded_for: str = "") -> str:
-        """The client's address: the last hop that is no trusted proxy. Empty when the connection is the client's own, or the
-        headers cannot be believed.
+        """Returns the client's address: the last hop that is not a trusted proxy. Empty when the connection is the client's own,
+        or the headers cannot be trusted.
 
-        Each proxy adds at the right end what it saw, and what stands further left anybody may have written. With both headers,
-        one may be the client's own invention: then they have to agree.
+        Each proxy appends the address that it saw at the right end, and any client may have written the entries further left.
+        With both headers, one may be forged by the client: then they have to agree.
         """
         if address not in self:
             return ""
@@ -175,7 +178,7 @@ def _split_hops(header: str) -> list[str]:
 
 
 def _parse_forwarded(header: str) -> list[str]:
-    """The `for` of each element; what names none counts as unreadable."""
+    """Returns the `for` of each element; an element without one counts as unreadable."""
     hops = []
     for element in header.split(",") if header.strip() else ():
         pairs = (pair.partition("=") for pair in element.split(";"))

@@ -1,7 +1,8 @@
-"""A socket that systemd listens on and hands over: the daemon then starts when somebody comes, and nobody is refused meanwhile.
+"""Socket activation: systemd listens on a socket and hands it over. The daemon then starts with the first connection, and no
+client is refused meanwhile.
 
-systemd names what it hands over in `LISTEN_FDS` and for whom in `LISTEN_PID`; the sockets are the descriptors from 3 on. Its
-file stays when we end: systemd goes on listening there.
+systemd passes the number of sockets in `LISTEN_FDS` and the recipient in `LISTEN_PID`; the sockets are the descriptors from 3 on.
+The file stays when we end: systemd continues to listen there.
 """
 
 import logging
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 FIRST_DESCRIPTOR = 3
 MAX_SOCKETS = 64
 _HALF_CLOSED_SECONDS = 2.0
-"""As at a socket of our own."""
+"""The same as for a socket of this daemon."""
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 _NOT_OURS = socket_file.FileIdentity(0, 0)
 """No file has these numbers, so none is removed."""
@@ -35,8 +36,9 @@ class ActivatedListener(unix.UnixListener):
 
 
 def take_activated_socket(path: Path, environ: MutableMapping[str, str] = os.environ) -> socket.socket | None:
-    """The listening socket for this path, when one was handed to this very process. The variables are gone afterwards: nothing
-    that we start shall take itself for who is meant. Further sockets are closed."""
+    """Returns the listening socket for this path, when one was handed to this very process. The variables are removed afterwards:
+    no child process may take itself for the recipient. Further sockets are closed.
+    """
     given = [environ.pop(name, "") for name in _VARIABLES]
     if given[0] != str(os.getpid()) or not given[1].isdigit():
         return None
@@ -58,7 +60,7 @@ def take_activated_socket(path: Path, environ: MutableMapping[str, str] = os.env
 async def listen_or_activate(
     path: Path, accept: unix.Accept, *, max_line_bytes: int, output_limit_bytes: int, start_serving: bool = True
 ) -> unix.UnixListener:
-    """As `unix.listen`, on the socket that was handed over for this path; where none was, on one of our own."""
+    """Like `unix.listen`, but on the socket that was handed over for this path; where none was, on a new one."""
     handed = take_activated_socket(path)
     if handed is None:
         return await unix.listen(
@@ -82,7 +84,7 @@ async def listen_or_activate(
 
 
 def _open_if_listening(descriptor: int) -> socket.socket | None:
-    """Whatever stands at that number, if it is a socket that listens."""
+    """Returns the descriptor's socket, if it is one that listens."""
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             return None

@@ -19,14 +19,14 @@ _BACKLOG = 1024
 
 
 class FileIdentity(NamedTuple):
-    """Tells our socket file from one that took its name later."""
+    """Distinguishes our socket file from a later one of the same name."""
 
     device: int
     inode: int
 
 
 def bind_private(path: Path) -> tuple[socket.socket, FileIdentity]:
-    """A listening socket at `path`, readable and writable by its owner alone. Makes its folder if there is none."""
+    """Returns a listening socket at `path`, readable and writable by its owner alone. Makes its folder if there is none."""
     name = os.fsencode(path)
     if len(name) > PATH_LIMIT:
         raise errors.PathTooLong(
@@ -43,7 +43,8 @@ def bind_private(path: Path) -> tuple[socket.socket, FileIdentity]:
                 sock.bind(name)
             finally:
                 os.umask(others_masked)
-            # Bound but not listening looks like a left-over to the next process, so this too happens while alone.
+            # A socket that is bound but does not listen looks like a leftover to the next process, so this too happens under the
+            # lock.
             sock.listen(_BACKLOG)
             status = path.lstat()
         except BaseException:
@@ -54,7 +55,7 @@ def bind_private(path: Path) -> tuple[socket.socket, FileIdentity]:
 
 
 def remove_if_ours(path: Path, identity: FileIdentity) -> None:
-    """Removes the socket file unless another one stands there by now."""
+    """Removes the socket file unless another one has replaced it."""
     with contextlib.suppress(FileNotFoundError), _lock_folder(path.parent):
         status = path.lstat()
         if (status.st_dev, status.st_ino) == identity:
@@ -76,7 +77,7 @@ def _make_private(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _lock_folder(folder: Path) -> Iterator[None]:
-    """Two processes that start at once must not both find the same left-over and remove each other's socket."""
+    """Two processes that start at once must not both find the same leftover and remove each other's socket."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -86,7 +87,7 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 
 def _remove_stale_socket(path: Path) -> None:
-    """Removes what a process that is gone has left; raises if something else stands there."""
+    """Removes the leftover of a process that has ended; raises if anything else has that path."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -99,5 +100,5 @@ def _remove_stale_socket(path: Path) -> None:
     if outcome == errno.ECONNREFUSED:
         path.unlink()
     elif outcome != errno.ENOENT:
-        # Anything else, a full backlog too, is the answer of someone alive, or of someone whom we must not replace.
+        # Any other error, even a full backlog, means that a process is alive, or that we must not replace it.
         raise errors.AddressInUse(f"`{path}`", hint="stop that process or choose another path")

@@ -1,19 +1,14 @@
-"""One TCP socket of this machine, asked of the kernel by its two ends. Linux only; where it does not answer, others must.
+"""Finds the process at the other end of a local connection. Linux only; elsewhere nothing is known.
 
-The question is exact and takes microseconds, where the tables in `/proc/net` are written out whole for each reader.
+For TCP, the other end of a local connection is a socket of this machine too, and the kernel lists it with its owner. Only the
+entry with exactly these two ends counts, and only while it is established: the kernel lists closing sockets as root's. A netlink
+query is exact and takes microseconds; the tables in `/proc/net`, the fallback, are written completely for each reader.
 
-Whose process is at the other end of a TCP connection that stays on this machine. Asks the kernel, or reads `/proc/net`.
+For a Unix socket, the kernel names the pid, which may be reused. The start time distinguishes the two processes, and a pidfd of
+the socket itself shows that the process which connected still exists.
 
-The other end of such a connection is a socket of this machine too, and the kernel lists it with its owner. Only the row with
-exactly these two ends counts, and only while it is established: the kernel lists what is ending as root's.
-
-The process at the other end of a Unix socket, as the kernel names it. Linux only; elsewhere nothing is known.
-
-A pid alone may become another process's. When it was started tells the two apart, and a pidfd of the socket itself shows that
-the process which connected is still there.
-
-Whether the process that holds a socket of this machine is in a container, as `/proc` shows it: a process that has a number in
-another process namespace besides ours. Linux only; elsewhere nothing is found, and the answer is no certainty at all."""
+A process in a container is recognised in `/proc`: it has a number in another process namespace besides ours.
+"""
 
 import errno
 import ipaddress
@@ -43,11 +38,11 @@ _UID_AT = _HEAD.size + _ANSWER.size + _ENDS_BYTES + len(_NO_INTERFACE_NO_COOKIE)
 class SocketEntry(NamedTuple):
     uid: int
     inode: int
-    """What `/proc/PID/fd` names the socket by."""
+    """The inode by which `/proc/PID/fd` names the socket."""
 
 
 def query_socket(theirs: tuple[bytes, int], ours: tuple[bytes, int]) -> SocketEntry | None:
-    """The established socket between these ends, each a packed address and a port. None when it is not known."""
+    """Returns the established socket between these ends, each a packed address and a port. None when it is unknown."""
     family = socket.AF_INET if len(theirs[0]) == 4 else socket.AF_INET6
     ends = _PORTS.pack(theirs[1], ours[1]) + theirs[0].ljust(16, b"\0") + ours[0].ljust(16, b"\0")
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, _ANY_STATE) + ends + _NO_INTERFACE_NO_COOKIE
@@ -61,7 +56,7 @@ def query_socket(theirs: tuple[bytes, int], ours: tuple[bytes, int]) -> SocketEn
 
 
 def parse_answer(answer: bytes, family: int, ends: bytes) -> SocketEntry | None:
-    """The socket that the kernel describes, if it is the one between these ends, is established and has a holder."""
+    """Returns the socket that the kernel describes, if it is the one between these ends, is established and has a holder."""
     if len(answer) < _UID_AT + _UID_AND_INODE.size or _HEAD.unpack_from(answer)[1] != _BY_FAMILY:
         return None
     answered_family, state, _, _ = _ANSWER.unpack_from(answer, _HEAD.size)
@@ -78,20 +73,23 @@ _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _ESTABLISHED = "01"
 _UID_COLUMN, _INODE_COLUMN = 7, 9
 _TRIES = 3
-"""A table is read piece by piece while connections come and go, and a row may slip through between two pieces."""
+"""A table is read piece by piece while connections open and close, and a row may be missed between two pieces."""
 _WORD = struct.Struct("=I")
 """The tables spell addresses as words of 32 bits in the machine's own order."""
 
 
 def find_owner_uid(address: str, reached_at: str) -> int | None:
-    """The owner of the socket at `address`, which is connected with ours at `reached_at`. None when it cannot be known."""
+    """Returns the owner of the socket at `address`, which is connected with ours at `reached_at`. None when it cannot be
+    known.
+    """
     found = find_socket(address, reached_at)
     return None if found is None else found.uid
 
 
 def find_socket(address: str, reached_at: str) -> SocketEntry | None:
-    """The socket at `address`, which is connected with ours at `reached_at`. None when there is none on this machine, and when
-    it is not, or no longer, connected."""
+    """Returns the socket at `address`, which is connected with ours at `reached_at`. None when there is none on this machine, and
+    when it is not, or no longer, connected.
+    """
     try:
         needles = _make_row_prefixes(address, reached_at)
         found = query_socket(_pack_end(address), _pack_end(reached_at))
@@ -108,7 +106,7 @@ def find_socket(address: str, reached_at: str) -> SocketEntry | None:
             for needle in needles:
                 start = rows.find(needle)
                 if start >= 0:
-                    # The needle begins with the colon behind the row's number, so that the columns count as in the whole row.
+                    # The needle starts with the colon behind the row's number, so that the columns count as in the whole row.
                     columns = rows[start : rows.find(b"\n", start)].split()
                     found = SocketEntry(int(columns[_UID_COLUMN]), int(columns[_INODE_COLUMN]))
                     # Without an inode it was closed while the row was written, and the uid is not its owner's.
@@ -117,7 +115,7 @@ def find_socket(address: str, reached_at: str) -> SocketEntry | None:
 
 
 def is_local_address(address: str) -> bool:
-    """Whether a connection from `address` begins on this machine: at a loopback address, or at any other that it has."""
+    """Returns whether a connection from `address` starts on this machine: at a loopback address, or at any other that it has."""
     host = address.rpartition(":")[0]
     try:
         ip = ipaddress.ip_address(host)
@@ -149,7 +147,7 @@ def _pack_end(end: str) -> tuple[bytes, int]:
 
 
 def _make_row_prefixes(address: str, reached_at: str) -> list[bytes]:
-    """How the row begins, in each spelling that these two ends may have."""
+    """Returns the start of the row, in each spelling that these two ends may have."""
     rows = []
     for spell in (_format_ipv4, _format_ipv6):
         theirs, ours = spell(address), spell(reached_at)
@@ -174,22 +172,22 @@ def _format_ipv6(end: str) -> str:
 
 
 _CREDENTIALS = struct.Struct("3i")
-"""What Linux tells of the process at the other end: pid, uid, gid."""
+"""The pid, uid and gid of the process at the other end, as Linux reports them."""
 _SO_PEERPIDFD = 77
 """asm-generic/socket.h, since Linux 6.5. Python's socket module does not have it yet."""
 _STATE, _STARTED = 0, 19
-"""Places in `/proc/PID/stat`, counted behind the name."""
+"""Fields of `/proc/PID/stat`, counted behind the name."""
 _PROCESS_ENDED = (b"Z", b"X", b"x")
 
 
 class PeerProcess(NamedTuple):
     pid: int | None = None
-    """0 for a process of another PID namespace; None where the system does not tell."""
+    """0 for a process of another PID namespace; None where the system does not report it."""
     uid: int | None = None
     started_at: int | None = None
-    """In clock ticks since the machine started; None for a process that cannot be seen."""
+    """The start time in clock ticks since the machine started; None for a process that cannot be seen."""
     is_gone: bool = False
-    """It has ended since it connected."""
+    """The process has ended since it connected."""
 
 
 def find_peer_process(sock: socket.socket) -> PeerProcess:
@@ -204,17 +202,17 @@ def find_peer_process(sock: socket.socket) -> PeerProcess:
         return PeerProcess(pid, uid, is_gone=True)
     try:
         started_at = read_start_time(pid)
-        # Only now: as long as it has not ended, what was read of this pid is its own.
+        # This is checked last: as long as the process has not ended, everything that was read of this pid is its own.
         return PeerProcess(pid, uid, started_at, is_gone=_has_ended(pidfd))
     finally:
         os.close(pidfd)
 
 
 def read_start_time(pid: int) -> int | None:
-    """When the process was started; None when it has ended or cannot be seen."""
+    """Returns the process's start time; None when it has ended or cannot be seen."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - for each connection
-            # The name in parentheses may hold anything, parentheses too: the fields begin behind the last one.
+            # The name in parentheses may contain anything, even parentheses: the fields start behind the last one.
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
@@ -224,7 +222,9 @@ def read_start_time(pid: int) -> int | None:
 if sys.platform == "linux":
 
     def _open_pidfd(sock: socket.socket, pid: int) -> int:
-        """Of the very process that connected, where the kernel offers it. Raises `OSError` when that has ended."""
+        """Returns a pidfd of the very process that connected, where the kernel offers it. Raises `OSError` when that has
+        ended.
+        """
         try:
             return sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
         except OSError as problem:
@@ -247,18 +247,20 @@ class _Process(NamedTuple):
     """One reading of `/proc/PID/status`: its lines belong to the same moment."""
 
     uid: int
-    """The one that it acts with."""
+    """The effective uid."""
     namespaces: int
-    """In how many process namespaces, from ours down, it has a number. 0 when that is not shown."""
+    """The number of process namespaces, from ours down, in which it has a number. 0 when that is not shown."""
     has_ended: bool
-    """Every thread has ended and only the exit code is left: it holds no socket, though its files look closed to other users."""
+    """Every thread has ended and only the exit code is left: it holds no socket, though its files are unreadable to other
+    users.
+    """
 
 
 def is_outside_containers(inode: int, uid: int) -> bool:
-    """Whether every process of `uid` that may hold the socket is certainly in our own process namespace.
+    """Returns whether every process of `uid` that may hold the socket is certainly in our own process namespace.
 
-    A process that lets nobody look at its files (the daemon itself is one) may be the holder, so it counts as one. A process that
-    ends during the search does not. That a holder was neither found nor possible is no certainty: the answer is no.
+    A process whose files cannot be read (such as the daemon itself) may be the holder, so it counts as one. A process that ends
+    during the search does not. When no holder was found or possible, nothing is certain: the answer is False.
     """
     ours = _read_status(_PROC / "self")
     found = False
@@ -281,7 +283,7 @@ def _list_processes() -> list[Path]:
 
 
 def _is_holding(process: Path, inode: int) -> bool | None:
-    """None when its files are not ours to see."""
+    """Returns None when its files may not be read."""
     name = f"socket:[{inode}]"
     try:
         files = list((process / "fd").iterdir())
@@ -299,7 +301,7 @@ def _is_holding(process: Path, inode: int) -> bool | None:
 
 
 def _read_status(process: Path) -> _Process | None:
-    """None when the process has ended and its exit code was read, or when nothing is shown of it."""
+    """Returns None when the process has ended and its exit code was read, or when nothing is shown of it."""
     try:
         lines = (process / "status").read_text(errors="replace").splitlines()
     except OSError:

@@ -1,8 +1,8 @@
-"""Lines over two descriptors that others gave us: pipes, files, terminals, sockets. Knows frames, not what they say.
+"""Lines over two inherited descriptors: pipes, files, terminals, sockets. It handles frames, not their content.
 
-Such a descriptor may be shared with other processes, so it is left as it is, blocking or not; two threads wait for it, and the
-loop never does. One read at a time is under way: the next begins when its lines were taken. Output waits in a buffer, and
-`writable` turns false when that is full.
+Such a descriptor may be shared with other processes, so its blocking mode is not changed; two threads wait for it, and the loop
+never does. Only one read is active at a time: the next starts when its lines were taken. Output waits in a buffer, and `writable`
+becomes false when that is full.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from switchtower.transports.stream import ConnectionOrigin, LineSplitter, Oversi
 
 _MOST_AT_ONCE = 65_536
 _FLUSH_SECONDS = 5.0
-"""How long a closed connection may take to drain before it is given up."""
+"""The seconds that a closed connection may take to drain before it is abandoned."""
 
 
 class StdioConnection:
-    """The `Stream` that the receiver holds. The descriptors stay the caller's to close, after `wait_closed`."""
+    """The `Stream` that the receiver holds. The caller closes the descriptors, after `wait_closed`."""
 
     def __init__(
         self,
@@ -33,7 +33,9 @@ class StdioConnection:
         ended: Callable[[], None],
         complaint: OversizedMessage,
     ) -> None:
-        """`ended` is called once, when nothing more will come or nobody reads any more. What is owed can still be sent."""
+        """`ended` is called once, when there is no more input or the output has no reader any more. Pending output can still be
+        sent.
+        """
         self.origin = ConnectionOrigin(transport="stdio")
         self.writable = True
         self._receiver = receiver
@@ -64,7 +66,7 @@ class StdioConnection:
     async def wait_closed(self) -> None:
         await self._gone.wait()
 
-    # What the receiver calls: a `Stream`.
+    # The methods that the receiver calls: a `Stream`.
 
     def send(self, packet: Packet) -> None:
         if self._open and not self._sink.put(packet.lines):
@@ -93,17 +95,17 @@ class StdioConnection:
         self._sink.abandon()
         self._on_flushed()
 
-    # What the threads say, on the loop.
+    # The threads' callbacks, on the loop.
 
     def _make_loop_callback(self, call: Callable[..., None]) -> Callable[..., None]:
         def tell(*arguments: object) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it the interest
+            with contextlib.suppress(RuntimeError):  # the loop has ended, so the event is irrelevant
                 self._loop.call_soon_threadsafe(call, *arguments)
 
         return tell
 
     def _on_data(self, data: bytes) -> None:
-        """A piece of input; an empty one is its end."""
+        """Handles a piece of input; an empty one is its end."""
         if not self._open:
             return
         if self._paused:
@@ -120,12 +122,12 @@ class StdioConnection:
             self._end()
 
     def _on_drained(self) -> None:
-        if self._open and not self._sink.is_full:  # it may have filled up again on the way here
+        if self._open and not self._sink.is_full:  # it may have filled up again meanwhile
             self.writable = True
             self._receiver.on_writable()
 
     def _on_flushed(self) -> None:
-        """The output has ended: all is written, or it never will be."""
+        """Handles the end of the output: all is written, or it never will be."""
         if self._gone.is_set():
             return
         self._gone.set()
@@ -186,14 +188,14 @@ class _Source:
             os.close(self._wake_reader)
 
     def _read_next(self, poll: select.poll) -> bytes | None:
-        """None when we are to stop."""
+        """Returns None when the thread must stop."""
         while True:
             ready = [fd for fd, _ in poll.poll()]
             if self._stopped or self._wake_reader in ready:
                 return None
             try:
                 return os.read(self._fd, _MOST_AT_ONCE)
-            except BlockingIOError:  # a descriptor that another process has made so, and that this one lost the race for
+            except BlockingIOError:  # another process has made the descriptor nonblocking, and read the data first
                 continue
             except OSError:
                 return b""
@@ -218,7 +220,7 @@ class _Sink:
         threading.Thread(target=self._run, name="stdout", daemon=True).start()
 
     def put(self, data: bytes) -> bool:
-        """Whether there is room for more."""
+        """Returns whether there is room for more."""
         with self._changed:
             self._pieces.append(data)
             self._unwritten += len(data)
@@ -227,7 +229,7 @@ class _Sink:
             return not self.is_full
 
     def finish(self) -> None:
-        """Ends when all is written."""
+        """Ends the thread when all output is written."""
         with self._changed:
             self._finishing = True
             self._changed.notify()
@@ -239,7 +241,7 @@ class _Sink:
             self._changed.notify()
 
     def _run(self) -> None:
-        with contextlib.suppress(OSError):  # nobody reads any more
+        with contextlib.suppress(OSError):  # the reader has closed
             while pieces := self._wait():
                 self._write(memoryview(b"".join(pieces)))
         self._ended()

@@ -1,18 +1,15 @@
-"""Frames on their way out, in the spelling of each transport. Each spelling is made once and shared by all who are sent it.
+"""The two sides of a connection: a `Stream` carries frames to one client, a `Receiver` handles the client's frames.
 
-The two sides of a connection: a `Stream` carries frames to one client, a `Receiver` is told what comes from it.
+A receiver is called on the event loop and must return quickly. A stream never buffers without bound: when the client does not
+read, `writable` becomes false, and a sender must stop.
 
-A receiver is called on the event loop and must return quickly. A stream never buffers without bound: when the client does
-not read, `writable` turns false, and whoever goes on sending regardless is the one who breaks the promise.
+A `Packet` has outgoing frames in the encoding of each transport; each encoding is made once and shared by all clients that get
+it. An `Outbox` is for messages that are not in a journal: they are sent at once while the client reads, and kept in order, up to
+a limit, while it does not. A client that does not catch up is disconnected, so that it never misses one.
 
-What is said to one client that may be slow: sent at once while it reads, kept in order while it does not, and only so much.
-
-For what is not in a journal. Whoever does not take it in the end is cut off rather than told with a hole.
-
-Bytes in, whole lines out. Pure: no I/O, and never more than one unfinished line in memory.
-
-A line ends at its line feed and nowhere else: a carriage return before it stays (JSON takes it for white space), and
-because bytes are split, not text, a character may arrive in pieces. Lines without content are skipped."""
+A line ends at its line feed and nowhere else: a carriage return before it stays (JSON treats it as white space), and because
+bytes are split, not text, a character may arrive in pieces. Lines without content are skipped.
+"""
 
 import logging
 import struct
@@ -22,7 +19,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-_TEXT_FRAME = 0x81  # RFC 6455: FIN with opcode 1; what a server sends is not masked, so it is the same for every client
+_TEXT_FRAME = 0x81  # RFC 6455: FIN with opcode 1; a server's frames are not masked, so they are the same for every client
 
 
 class Packet:
@@ -37,14 +34,14 @@ class Packet:
 
     @property
     def lines(self) -> bytes:
-        """For streams: each frame ends with a line feed."""
+        """The encoding for streams: each frame ends with a line feed."""
         if self._lines is None:
             self._lines = b"\n".join(self.frames) + b"\n"
         return self._lines
 
     @property
     def websocket(self) -> bytes:
-        """For WebSockets: each frame is one text message, framed."""
+        """The encoding for WebSockets: each frame is one text message, framed."""
         if self._websocket is None:
             self._websocket = b"".join([_encode_header(len(frame)) + frame for frame in self.frames])
         return self._websocket
@@ -64,11 +61,11 @@ def _encode_header(length: int) -> bytes:
 
 
 OversizedMessage = Callable[[int, int], str]
-"""What a client is told of a frame that was thrown away, from the frame's size and the limit."""
+"""Makes the error message for a client whose frame was discarded, from the frame's size and the limit."""
 
 
 class ConnectionOrigin(Struct, frozen=True):
-    """Where a connection comes from, as far as the transport itself can vouch for it."""
+    """The origin of a connection, as far as the transport itself can vouch for it."""
 
     transport: str
     """`unix`, `websocket`, `http`, `stdio`, `mesh` or `memory`."""
@@ -76,28 +73,29 @@ class ConnectionOrigin(Struct, frozen=True):
     reached_at: str = ""
     """Our own end of a TCP connection, spelled as `address` is."""
     token: str | None = None
-    """The token that a WebSocket came with, if any."""
+    """The token that a WebSocket client presented, if any."""
 
     is_page: bool = False
-    """A browser's page asks: the request has an `Origin`. Then the uid of the process says nothing about who asks."""
+    """True for a request of a browser's page: it has an `Origin`. Then the uid of the process does not identify the client."""
 
     client: str = ""
-    """The client's address by the word of a trusted proxy, without a port; empty where the connection is the client's own."""
+    """The client's address according to a trusted proxy, without a port; empty where the connection is the client's own."""
     pid: int | None = None
-    """The process at the other end, where the transport tells; 0 for one of another PID namespace."""
+    """The process at the other end, where the transport reports it; 0 for one of another PID namespace."""
     pid_started_at: int | None = None
-    """When it was started, in the kernel's own ticks: a later process with the same pid has another time."""
+    """Its start time, in the kernel's own ticks: a later process with the same pid has another time."""
 
     @property
     def machine(self) -> str:
-        """The client's address without its port, where a trusted proxy names it that one; `local` where only a process of this
-        machine can be at the other end."""
+        """The client's address without its port; where a trusted proxy names one, that one; `local` where only a process of this
+        machine can be at the other end.
+        """
         if self.transport in ("unix", "stdio"):
             return "local"
         return self.client or self.address.rpartition(":")[0].strip("[]") or self.address
 
     def __repr__(self) -> str:
-        """Without the token: an origin may be logged, a secret may not."""
+        """Omits the token: an origin may be logged, a secret may not."""
         return f"Origin(transport={self.transport!r}, address={self.address!r})"
 
 
@@ -113,7 +111,7 @@ class Stream(Protocol):
     def resume_reading(self) -> None: ...
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Flushes what was sent, then closes. Code and reason are told where the transport has words for them."""
+        """Flushes pending output, then closes. Code and reason are sent where the transport supports them."""
         ...
 
     def abort(self) -> None: ...
@@ -123,11 +121,11 @@ class Receiver(Protocol):
     def on_connected(self, stream: Stream) -> None: ...
 
     def on_frames(self, frames: list[bytes]) -> None:
-        """The whole frames of one read, so that their answers can leave together."""
+        """Handles the whole frames of one read, so that their answers can leave together."""
         ...
 
     def on_oversized_frame(self, problem: str) -> None:
-        """A frame was thrown away because of its size; the connection goes on after it."""
+        """Handles a frame that was discarded because of its size; the connection continues after it."""
         ...
 
     def on_writable(self) -> None: ...
@@ -137,7 +135,9 @@ class Receiver(Protocol):
 
 @runtime_checkable
 class RespondingReceiver(Protocol):
-    """A receiver that knows whether it still owes answers. A client that has stopped writing is kept as long as it does."""
+    """A receiver that knows whether answers are pending. A client that has stopped writing stays connected as long as they
+    are.
+    """
 
     def has_pending_responses(self) -> bool: ...
 
@@ -157,7 +157,7 @@ class Outbox:
 
     @property
     def is_ready(self) -> bool:
-        """Whether what is sent now leaves now."""
+        """Returns whether a message that is sent now leaves at once."""
         return self._stream.writable and not self._waiting and not self._cut_off
 
     def __len__(self) -> int:
@@ -178,7 +178,7 @@ class Outbox:
             self._stream.close(TRY_AGAIN_LATER, "too slow")
 
     def flush(self) -> bool:
-        """Sends what has waited, as far as the client takes it. Whether all of it has left."""
+        """Sends waiting messages, as far as the client accepts them; returns whether all of them were sent."""
         while self._waiting and self._stream.writable:
             packet = self._waiting.popleft()
             self._waiting_bytes -= _measure_packet(packet)
@@ -194,7 +194,7 @@ _BLANK = (b"", b"\r")
 
 
 class LineSplitter:
-    """Splits one stream. A line of more than `limit` bytes, its end not counted, is thrown away; the stream goes on after it."""
+    """Splits one stream. A line of more than `limit` bytes, its end not counted, is discarded; the stream continues after it."""
 
     __slots__ = ("_discarded", "_discarding", "_limit", "_unfinished", "oversized", "oversizes")
 
@@ -204,12 +204,12 @@ class LineSplitter:
         self._discarding = False
         self._discarded = 0
         self.oversized = 0
-        """How many lines were thrown away. Counts as soon as the limit is passed, not when the line ends."""
+        """The number of discarded lines. A line counts as soon as the limit is passed, not when it ends."""
         self.oversizes: list[int] = []
-        """How long they were, of those that have ended. Both are for the reader to clear."""
+        """The lengths of the discarded lines that have ended. The reader clears both."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that end in this piece."""
+        """Returns the lines that end in this piece."""
         size = len(data)
         if data.find(b"\n") == size - 1 and not self._unfinished and not self._discarding and 2 < size <= self._limit:
             return [data[:-1]]  # one whole line in one read, as from a client that waits for each answer
@@ -237,7 +237,7 @@ class LineSplitter:
         return lines
 
     def finish(self) -> list[bytes]:
-        """The last line when nothing more will come: it may lack its line feed."""
+        """Returns the last line when there is no more input: it may lack its line feed."""
         if self._discarding:
             self._end_discarded(0)
         last = [bytes(self._unfinished)]

@@ -1,7 +1,8 @@
-"""A listening port that speaks TLS. A connection counts against the limit before its handshake begins, so that a crowd of clients
-that never finish one is bounded in total and by address like any other crowd without a token.
+"""A listening port for TLS. A connection counts against the limit before its handshake starts, so that clients that never finish
+one are bounded in total and by address like all others without a token.
 
-The event loop's own server accepts and shakes hands before it calls a protocol; so here the sockets are accepted one by one.
+The event loop's own server accepts and does the handshake before it calls a protocol; so here the sockets are accepted one by
+one.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Handshake:
-    """A connection whose handshake is not done yet: what the limit knows it by."""
+    """A connection whose handshake is not done yet; the limit identifies the connection by it."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -43,7 +44,7 @@ class Handshake:
 
 
 class TlsServer:
-    """As an `asyncio.Server`, as far as a listener needs one."""
+    """The part of `asyncio.Server` that a listener needs."""
 
     def __init__(
         self,
@@ -54,7 +55,8 @@ class TlsServer:
         handshakes: set[asyncio.Task[None]],
     ) -> None:
         """`make_connection` makes the protocol that takes over after the handshake. `handshakes` holds the tasks of those that
-        are not done, which the owner of this server cancels in the end."""
+        are not done, which the owner of this server cancels in the end.
+        """
         self.sockets = sockets
         self._context = context
         self._make_connection = make_connection
@@ -77,7 +79,7 @@ class TlsServer:
             try:
                 sock, address = await loop.sock_accept(listening)
             except OSError as problem:
-                if problem.errno != errno.ECONNABORTED:  # that client has ended its connection already
+                if problem.errno != errno.ECONNABORTED:  # that client has already closed its connection
                     _log.warning("cannot accept a connection: %s", problem.strerror)
                     await asyncio.sleep(_RETRY_SECONDS)
                 continue
@@ -102,7 +104,7 @@ class TlsServer:
 
 
 async def bind_socket(host: str, port: int, backlog: int) -> list[socket.socket]:
-    """A listening socket for each address of `host`. Raises `OSError`."""
+    """Returns a listening socket for each address of `host`. Raises `OSError`."""
     found: list[tuple[Any, ...]] = await asyncio.get_running_loop().getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )

@@ -1,10 +1,11 @@
-"""Lines over a Unix socket that only its owner can reach. Knows frames, not what they say.
+"""Lines over a Unix socket that only its owner can reach. It handles frames, not their content.
 
-A client may shut down its writing side once it has asked (`echo … | nc -NU`): it still gets its answers. What is still due
-only the receiver could tell. One that can (a `Debtor`) is asked; otherwise such a connection stays open until nothing was sent
-to it for a while. A client that is gone altogether is told apart from that one at once.
+A client may shut down its writing side after its request (`echo … | nc -NU`): it still gets its answers. Only the receiver knows
+which are pending. A `RespondingReceiver` is asked; otherwise such a connection stays open until nothing was sent to it for a
+while. A client that has closed completely is recognised at once.
 
-Who is connected to a listener right now, and how much waits to be sent to each. Only looks."""
+The connected clients of a listener, and the size of each output buffer, can be listed.
+"""
 
 import asyncio
 import contextlib
@@ -26,22 +27,22 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Accept = Callable[[ConnectionOrigin], Receiver | None]
-"""None: the connection is refused."""
+"""Returns None to refuse the connection."""
 
 BACKLOG = 100
-"""Clients that may wait to be accepted."""
+"""The clients that may wait to be accepted."""
 
 _ROOT = 0
 
 _ASK_AGAIN_SECONDS = 0.05
-"""How often a receiver is asked whether it still owes something to a client that has stopped writing."""
+"""The seconds between two checks whether a receiver still has answers for a client that has stopped writing."""
 
 _FLUSH_SECONDS = 5.0
-"""How long a closed connection may take to drain before it is cut off."""
+"""The seconds that a closed connection may take to drain before it is aborted."""
 
 
 class UnixListener:
-    """A listening socket and the connections that came through it."""
+    """A listening socket and the connections that it accepted."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class UnixListener:
         await self._server.start_serving()
 
     async def close(self, *, grace: float = 5.0) -> None:
-        """Stops listening, flushes and closes every connection; cuts off those that have not drained within `grace` seconds."""
+        """Stops listening, flushes and closes every connection; aborts those that have not drained within `grace` seconds."""
         if self._server is None or self._file is None:
             return
         server, self._server = self._server, None
@@ -120,12 +121,12 @@ async def listen(
     complaint: OversizedMessage | None = None,
     start_serving: bool = True,
 ) -> UnixListener:
-    """Listens at `path`. Raises an `errors.CannotListen` that says what stands in the way.
+    """Listens at `path`. Raises an `errors.CannotListen` with the cause.
 
     Without `start_serving`, clients wait until `serve` is called.
 
-    Only processes of `owner_uid` (by default whoever runs this) and of root are let in. A line that is too long is told of as
-    soon as that is known; with a `complaint`, which gives its size, once it has ended.
+    Only processes of `owner_uid` (by default the user of this process) and of root may connect. A line that is too long is
+    reported as soon as that is known; with a `complaint`, which includes its size, once it has ended.
     """
     listener = UnixListener(
         path,
@@ -158,7 +159,7 @@ class UnixConnection(asyncio.Protocol):
         self._sent = False
         self._timer: asyncio.TimerHandle | None = None
 
-    # What the event loop calls.
+    # The methods that the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
@@ -216,7 +217,7 @@ class UnixConnection(asyncio.Protocol):
         if self._accepted:
             self._receiver.on_disconnected()
 
-    # What the receiver calls: a `Stream`.
+    # The methods that the receiver calls: a `Stream`.
 
     def send(self, packet: Packet) -> None:
         if self._open:
@@ -275,8 +276,10 @@ class UnixConnection(asyncio.Protocol):
 
 
 def find_origin(transport: asyncio.Transport, path: Path, owner_uid: int) -> ConnectionOrigin | None:
-    """Where a connection to the socket at `path` comes from. None for a process of another user, and for one that has ended
-    already: nothing more can be known of it. Where the system does not tell, the socket's permissions alone keep others out."""
+    """Returns the origin of a connection to the socket at `path`. None for a process of another user, and for one that has
+    already ended: nothing more can be known of it. Where the system does not report the process, only the socket's permissions
+    exclude others.
+    """
     peer = socket_owner.find_peer_process(transport.get_extra_info("socket"))
     if peer.uid not in (None, owner_uid, _ROOT):
         _log.warning("refused a connection to %s from uid %s", path, peer.uid)
@@ -289,7 +292,7 @@ def find_origin(transport: asyncio.Transport, path: Path, owner_uid: int) -> Con
 
 
 def _has_hung_up(transport: asyncio.Transport) -> bool:
-    """Whether the client has closed, and not only stopped writing: then the socket is shut in both directions."""
+    """Returns whether the client has closed, and not only stopped writing: then the socket is shut down in both directions."""
     poll = select.poll()
     poll.register(transport.get_extra_info("socket").fileno(), 0)
     return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
@@ -297,7 +300,7 @@ def _has_hung_up(transport: asyncio.Transport) -> bool:
 
 class ListenerConnection(NamedTuple):
     receiver: Receiver | None
-    """None for one that asks for pages, or has not been let in yet."""
+    """None for a client that requests pages, or has not been admitted yet."""
     waiting_bytes: int
 
 
@@ -310,6 +313,6 @@ def list_http_connections(listener: "HttpListener") -> Iterator[ListenerConnecti
 
 def list_unix_connections(listener: UnixListener) -> Iterator[ListenerConnection]:
     for connection in tuple(listener.connections):
-        transport = getattr(connection, "_transport", None)  # neither is there before the client was let in
+        transport = getattr(connection, "_transport", None)  # neither exists before the client was admitted
         receiver = getattr(connection, "_receiver", None)
         yield ListenerConnection(receiver, 0 if transport is None else transport.get_write_buffer_size())

@@ -1,8 +1,8 @@
-"""A request to become a WebSocket, and the reasons to say no before anyone is asked. Pure: no I/O.
+"""A request to become a WebSocket, and the reasons to refuse it before it is passed on. It does no I/O.
 
-Any web page can make a browser connect to a port of this machine, so two things must hold: the page is one that may connect
-(`Origin`, see `origins`), and the name that it was reached by is one of ours (`Host`), or an attacker's own name could point
-at us. A page that may connect still needs a token, at every listener.
+Any web page can make a browser connect to a port of this machine, so two things must hold: the page may connect (`Origin`, see
+`origins`), and the request's name for us (`Host`) is a configured one, or an attacker's own name could point at us. A page that
+may connect still needs a token, at every listener.
 """
 
 import base64
@@ -25,24 +25,24 @@ from switchtower.transports.origins import (
 from switchtower.transports.stream import ConnectionOrigin, OversizedMessage, Receiver
 
 ANY_HOST = "*"
-"""Among the names that we may be reached by: whoever is let in has shown more than that he found us."""
+"""An entry of the accepted host names that matches any name, for listeners whose clients must authenticate anyway."""
 
 _NO_SITES = AllowedOrigins()
 
 
 class UpgradeRequest(Struct, frozen=True):
-    """What a client asks for. Its token is in `origin` and nowhere else."""
+    """The client's request. Its token is in `origin` and nowhere else."""
 
     path: str
     query: dict[str, str]
     """The last value of each name."""
     headers: dict[str, str]
-    """By their names in lower case."""
+    """The headers by their names in lower case."""
     origin: ConnectionOrigin
 
 
 class UpgradeRefusal(Struct, frozen=True):
-    """A plain HTTP answer in place of the upgrade."""
+    """A plain HTTP response in place of the upgrade."""
 
     status: int
     reason: str
@@ -58,22 +58,24 @@ class UpgradeRefusal(Struct, frozen=True):
 
 
 class UpgradeAdmission(Struct, frozen=True):
-    """Let in on terms of its own, where those of the port do not fit."""
+    """An admission with separate limits, where those of the port do not fit."""
 
     receiver: Receiver
     max_message_bytes: int
     complaint: OversizedMessage
-    """Told of a message of up to twice the limit, and the connection goes on after it. A longer frame closes it, as elsewhere."""
+    """The error for a message of up to twice the limit; the connection continues after it. A longer frame closes it, as
+    elsewhere.
+    """
     authenticated: bool = True
-    """False for a client that is only told why it may not stay."""
+    """False for a client that only gets the reason of its refusal."""
     discards_long_frames: bool = False
     """A frame above the limit is discarded as it arrives, however long it is, and the complaint is sent at once."""
     ping_seconds: float | None = None
-    """How long the client may be silent before it is pinged; None for the port's own."""
+    """The seconds that the client may be silent before it is pinged; None for the port's own."""
 
 
 def parse_upgrade(head: bytes, address: str, reached_at: str = "", *, proxies: TrustedProxies = NO_PROXIES) -> UpgradeRequest:
-    """The head of an HTTP request that a server has already found well-formed."""
+    """Parses the head of an HTTP request that a server has already validated."""
     first, *lines = head.decode("latin-1").split("\r\n")
     target, _, query_string = first.split(" ")[1].partition("?")
     headers: dict[str, str] = {}
@@ -104,8 +106,9 @@ def parse_upgrade(head: bytes, address: str, reached_at: str = "", *, proxies: T
 
 
 def find_refusal(request: UpgradeRequest, hosts: Collection[str], sites: AllowedOrigins = _NO_SITES) -> UpgradeRefusal | None:
-    """Why this request is refused, whichever client asks. `hosts` are the names that we may be reached by besides loopback's,
-    `sites` the pages that may connect."""
+    """Returns the reason to refuse this request, whichever client sends it. `hosts` are the names that we may be reached by
+    besides loopback's, `sites` the pages that may connect.
+    """
     headers = request.headers
     host = parse_hostname(headers.get("host", ""))
     served = {*LOOPBACK, *hosts, strip_port(request.origin.reached_at)}
@@ -121,7 +124,7 @@ def find_refusal(request: UpgradeRequest, hosts: Collection[str], sites: Allowed
 
 
 def judge_origin(request: UpgradeRequest, sites: AllowedOrigins) -> OriginVerdict:
-    """What the page is that asks. Only for a request with an `Origin`."""
+    """Classifies the page of the request. Only for a request with an `Origin`."""
     headers = request.headers
     return sites.judge(headers["origin"], headers.get("host", ""), forwarded_proto=headers.get("x-forwarded-proto", ""))
 

@@ -1,6 +1,7 @@
-"""The other end of a WebSocket: dials, shakes hands, and is then a `Stream` like any. Knows messages, not what they say.
+"""The client end of a WebSocket: it connects, does the handshake, and is then a `Stream` like any. It handles messages, not their
+content.
 
-A header, or the query of an address, may carry a token. It is sent, and it is nowhere else: not in an error, a log line or a
+A header, or the query of an address, may contain a token. It is sent, and appears nowhere else: not in an error, a log line or a
 repr.
 """
 
@@ -33,12 +34,12 @@ _CERTIFICATE_REMEDIES = {
     62: "dial a name that the certificate has",
     64: "dial a name or an address that the certificate has",
 }
-"""By OpenSSL's code: what has expired, another name, another address."""
+"""The remedies by OpenSSL's code: an expired certificate, another name, another address."""
 _TARGET = re.compile(r"[!-~]*", re.ASCII)
 
 
 class ConnectError(Exception):
-    """There is no WebSocket to this address."""
+    """The WebSocket connection to this address failed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -46,17 +47,17 @@ class ConnectError(Exception):
 
 
 class ServerUnreachable(ConnectError):
-    """Nobody there, or nobody who speaks WebSocket."""
+    """No server answered, or none that supports WebSockets."""
 
 
 class UpgradeRejected(ConnectError):
-    """Answered, with an HTTP status in place of the upgrade."""
+    """The server answered with an HTTP status in place of the upgrade."""
 
     def __init__(self, status: int, reason: str, *, takes_bearer: bool = False) -> None:
         super().__init__(reason)
         self.status = status
         self.takes_bearer = takes_bearer
-        """Whether it says that it reads the header `Authorization: Bearer`."""
+        """True when the server states that it reads the header `Authorization: Bearer`."""
 
     def __str__(self) -> str:
         return f"{self.status} {self.reason}"
@@ -74,11 +75,12 @@ async def connect(
     connect_timeout: float = 10,
     complaint: OversizedMessage | None = None,
 ) -> Stream:
-    """Connects `receiver` to `ws://` or `wss://`. Raises `Rejected` or `Unreachable`; the receiver has then heard nothing.
+    """Connects `receiver` to `ws://` or `wss://`. Raises `UpgradeRejected` or `ServerUnreachable`; the receiver has not been
+    called then.
 
-    `token` travels in the header `Authorization: Bearer`. Redirections are not followed: they would take it elsewhere.
-    With a `complaint` a frame above the limit is discarded as it arrives and the receiver gets the complaint; without one the
-    connection ends.
+    `token` is sent in the header `Authorization: Bearer`. Redirects are not followed: they would send it elsewhere. With a
+    `complaint` a frame above the limit is discarded as it arrives and the receiver gets the complaint; without one the connection
+    ends.
     """
     address = _parse_url(url)
     if address.scheme == "wss" and ssl is None:
@@ -126,7 +128,7 @@ def _describe_error(problem: OSError | UnicodeError) -> str:
 
 
 class _BufferedHandle:
-    """The transport as picows sees it. picows masks frame by frame; what it makes of one packet leaves as one write."""
+    """The transport as picows sees it. picows masks frame by frame; the frames of one packet leave as one write."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.get_extra_info = transport.get_extra_info
@@ -148,7 +150,7 @@ class _BufferedHandle:
             self._gathered.append(data)
 
     def get_write_buffer_size(self) -> int:
-        return 1  # never nothing, or picows would write to the socket past us
+        return 1  # never nothing, or picows would write to the socket directly
 
     def close(self) -> None: ...
 
@@ -156,7 +158,7 @@ class _BufferedHandle:
 
 
 class _ClientConnection(WsConnection):
-    """One connection that we made; the `Stream` that its receiver holds."""
+    """One outgoing connection; the `Stream` that its receiver holds."""
 
     def __init__(
         self,
@@ -183,7 +185,7 @@ class _ClientConnection(WsConnection):
         self._is_receiver_connected = False
         self._ended = False
 
-    # What the event loop calls.
+    # The methods that the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -222,14 +224,15 @@ class _ClientConnection(WsConnection):
         if self._timer is not None:
             self._timer.cancel()
         self._ended = True
-        self._wire.connection_lost(exc)  # ends the handshake too, if it was still under way
+        self._wire.connection_lost(exc)  # ends the handshake too, if it was still active
         with contextlib.suppress(StopIteration, Exception):
-            # picows keeps the other side's mistake for who asks how it ended. Unasked it would be logged as one of ours.
+            # picows keeps the peer's error for a caller that awaits the end. Not retrieved, it would be logged as an error of
+            # this daemon.
             self._ws.wait_disconnected().send(None)
         if self._is_receiver_connected:
             self._receiver.on_disconnected()
 
-    # What the receiver calls: a `Stream`.
+    # The methods that the receiver calls: a `Stream`.
 
     def send(self, packet: Packet) -> None:
         if self.is_open and self._handle is not None:
@@ -239,7 +242,7 @@ class _ClientConnection(WsConnection):
             self._handle.release()
 
     def abandon(self) -> None:
-        """Whoever dialled waits no longer."""
+        """Aborts the connection: the caller no longer waits."""
         self.opened.cancel()
         if self._handle is not None and not self._is_receiver_connected:
             self.transport.abort()
@@ -266,7 +269,7 @@ class _ClientConnection(WsConnection):
             self.opened.set_exception(bug)
             return
         self.opened.set_result(None)
-        self._deliver(0)  # the first messages may have come right behind the handshake
+        self._deliver(0)  # the first messages may have arrived right behind the handshake
 
     def _make_refusal(self, problem: BaseException) -> ConnectError:
         if isinstance(problem, WSInvalidStatusError) and problem.response is not None:
@@ -282,13 +285,13 @@ class _ClientConnection(WsConnection):
         return ServerUnreachable("the handshake failed")
 
     def _read_refusal_line(self, body: bytes | None) -> str:
-        """The first line of a refusal, unless it is a page, or repeats what we must not tell."""
+        """Returns the first line of a refusal, unless it is a page, or repeats a secret."""
         line = (body or b"")[:4096].decode(errors="replace").partition("\n")[0].strip()
         secrets = [self._token, self._address.query, *(value for _, value in parse_qsl(self._address.query))]
         usable = line.isprintable() and not line.startswith("<") and not any(secret and secret in line for secret in secrets)
         return line[:_LONGEST_BODY] if usable and "?" not in line else ""
 
-    # Life and end
+    # Lifecycle
 
     def _deliver(self, nbytes: int) -> None:
         messages, frames = self._messages, self._take_frames()
@@ -304,7 +307,7 @@ class _ClientConnection(WsConnection):
             self._on_goodbye(messages.goodbye)
 
     def _parse(self, nbytes: int) -> None:
-        """Only what follows the answer to the handshake is made of frames."""
+        """Only the bytes after the response to the handshake are frames."""
         if self._format_oversized is None or self._filter is not None:
             super()._parse(nbytes)
             return
@@ -330,7 +333,7 @@ class _ClientConnection(WsConnection):
             self._receiver.on_oversized_frame(self._format_oversized(size, self._max_message_bytes))
 
     def _fail(self) -> None:
-        """The other side broke the rules, and picows has told it so."""
+        """Handles a protocol violation of the peer; picows has sent a close frame for it."""
         self.is_open = self.writable = False
         self._is_ignoring_input = True
         self.transport.close()
@@ -338,7 +341,7 @@ class _ClientConnection(WsConnection):
 
 
 def _make_credentials(address: SplitResult) -> dict[str, str] | None:
-    """A name and a password in the address, as a proxy in front of it may want them."""
+    """Returns the name and the password in the address, as a proxy in front of it may require them."""
     named, at, _ = address.netloc.rpartition("@")
     if not at:
         return None

@@ -1,9 +1,9 @@
-"""picows, which reads WebSocket frames off the wire, and what it takes to make whole messages of them.
+"""A WebSocket connection for both ends: reading, keeping alive and closing. picows parses the frames; this module assembles whole
+messages from them. Each end establishes the connection itself.
 
-`WSProtocol` is not among the names that picows exports; all that depends on its shape is here. It parses and writes its few
-control frames. It does not log, does not ping and does not close: those are the connection's to decide.
-
-A WebSocket, whichever of its ends we are: reading, keeping alive, and parting. How it came to be, each end knows itself."""
+`WSProtocol` is not among the names that picows exports; everything that depends on its shape is here. It parses and writes its
+few control frames. It does not log, does not ping and does not close: the connection decides those.
+"""
 
 import asyncio
 import logging
@@ -17,9 +17,9 @@ from switchtower.transports.stream import ConnectionOrigin
 
 
 class MessageAssembler(WSListener):
-    """Whole messages from frames. What it raises, picows sends as a close frame.
+    """Assembles whole messages from frames. picows sends an exception that it raises as a close frame.
 
-    A tolerant one throws messages above the limit away and goes on, as far as picows lets their frames through.
+    A tolerant one discards messages above the limit and continues, as far as picows accepts their frames.
     """
 
     def __init__(self, limit: int, *, tolerant: bool = False) -> None:
@@ -28,7 +28,7 @@ class MessageAssembler(WSListener):
         """The code that the client closed with."""
         self.writable = True
         self.oversizes: list[int] = []
-        """How long the messages were that were thrown away; for the reader to clear."""
+        """The lengths of the discarded messages; the reader clears them."""
         self._limit = limit
         self._tolerant = tolerant
         self._fragments: bytearray | None = None
@@ -54,7 +54,7 @@ class MessageAssembler(WSListener):
         elif kind is WSMsgType.CONTINUATION:
             self._add_fragment(frame)
         elif kind is WSMsgType.PING:
-            # RFC 6455, 5.5.3: not every ping needs its own pong. One who does not read gets none, or pongs would pile up.
+            # RFC 6455, 5.5.3: not every ping needs its own pong. A client that does not read gets none, or pongs would pile up.
             if self.writable:
                 transport.send_pong(frame.get_payload_as_bytes())
         elif kind is WSMsgType.CLOSE:
@@ -94,22 +94,23 @@ class MessageAssembler(WSListener):
 
 class FrameFilter:
     """Discards data frames above the limit as they arrive, so that a frame of any length needs no memory and does not end the
-    connection. picows would gather such a frame whole, or close. All other bytes reach picows unchanged."""
+    connection. picows would buffer the whole frame, or close. All other bytes reach picows unchanged.
+    """
 
     def __init__(self, messages: MessageAssembler, limit: int, *, masked: bool) -> None:
-        """`masked` says whether frames of the other side are masked: those of a client are."""
+        """`masked` is true when the other side's frames are masked: those of a client are."""
         self._messages = messages
         self._limit = limit
         self._mask_size = 4 if masked else 0
         self._passing = 0
-        """Bytes of the current frame that are still to come and that picows gets."""
+        """The remaining bytes of the current frame that picows gets."""
         self._skipping = 0
-        """Bytes of the current frame that are still to come and that are discarded."""
+        """The remaining bytes of the current frame that are discarded."""
         self._header = b""
-        """The beginning of a header whose rest has not arrived."""
+        """The start of a header whose rest has not arrived."""
 
     def feed(self, picows: Any, data: memoryview, *, is_in_place: bool) -> None:
-        """Passes on what has arrived. `is_in_place` says that it is in the buffer of picows already."""
+        """Passes the received bytes on. `is_in_place` means that they are in the buffer of picows already."""
         if self._header:
             data = memoryview(self._header + bytes(data))
             self._header, is_in_place = b"", False
@@ -125,7 +126,7 @@ class FrameFilter:
             data = self._discard(rest)
 
     def _count_passable(self, data: memoryview) -> int:
-        """How many bytes come before a frame that is too long, or before a header that is not whole."""
+        """Returns how many bytes precede an overlong frame, or an incomplete header."""
         place, end = 0, len(data)
         while place < end:
             if not self._passing:
@@ -140,7 +141,7 @@ class FrameFilter:
         return place
 
     def _discard(self, data: memoryview) -> memoryview:
-        """What follows the frame that is too long, as far as it has arrived."""
+        """Returns the bytes after the overlong frame, as far as they have arrived."""
         if not data:
             return data
         if not self._skipping:
@@ -156,7 +157,7 @@ class FrameFilter:
         return data[step:]
 
     def _is_too_long(self, header: "_FrameHeader") -> bool:
-        # A frame with the wrong mask is for picows to refuse.
+        # A frame with the wrong mask is left for picows to refuse.
         is_data = header.opcode <= _BINARY and header.is_masked is bool(self._mask_size)
         return is_data and header.payload_size > self._limit
 
@@ -165,7 +166,7 @@ _CONTINUATION, _BINARY = 0, 2
 
 
 class _FrameHeader(NamedTuple):
-    """RFC 6455, 5.2: two bytes, a longer length where the short one says so, and the mask."""
+    """RFC 6455, 5.2: two bytes, a longer length where the short one indicates it, and the mask."""
 
     length: int
     payload_size: int
@@ -175,7 +176,7 @@ class _FrameHeader(NamedTuple):
 
 
 def _parse_frame_header(data: memoryview, mask_size: int) -> _FrameHeader | None:
-    """None: it has not all arrived."""
+    """Returns None when it is incomplete."""
     if len(data) < 2:
         return None
     first, second = data[0], data[1]
@@ -199,11 +200,11 @@ def _copy(picows: Any, data: memoryview) -> None:
 
 
 _SILENT = logging.Logger("picows", logging.CRITICAL + 1)
-"""picows would log each connection, and each client's mistake as an error of ours."""
+"""picows would log each connection, and each client's mistake as one of the daemon's errors."""
 
 
 class _Handle:
-    """The transport as picows sees it: it may write, but when and how to close is not for picows to say."""
+    """The transport as picows sees it: it may write, but it may not close."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.write = transport.write
@@ -217,10 +218,10 @@ class _Handle:
 
 
 def open_wire(transport: asyncio.Transport, messages: MessageAssembler, key: str, limit: int) -> Any:
-    """picows at work on a connection whose client has shown this key: the handshake is answered, frames go to `messages`."""
+    """Returns picows for a connection whose client has sent this key: the handshake is answered, frames go to `messages`."""
     wire = _make_protocol(limit, ws_listener_factory=lambda request: messages)
     wire.connection_made(_Handle(transport))
-    # The one spelling of a handshake that picows takes (some browsers say `keep-alive, Upgrade`); the token stays behind.
+    # The one spelling of a handshake that picows accepts (some browsers send `keep-alive, Upgrade`); the token is left out.
     head = (
         "GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
@@ -233,8 +234,9 @@ def open_wire(transport: asyncio.Transport, messages: MessageAssembler, key: str
 def dial(
     handle: Any, messages: MessageAssembler, *, authority: str, target: str, headers: dict[str, str] | None, limit: int
 ) -> Any:
-    """picows at work on a connection that we made: it asks for `target`, which may carry a token, and frames go to `messages`.
-    `handle` is the transport as it sees it."""
+    """Returns picows for an outgoing connection: it requests `target`, which may contain a token, and frames go to `messages`.
+    `handle` is the transport as it sees it.
+    """
     wire = _make_protocol(
         limit,
         host_port=authority,
@@ -271,14 +273,16 @@ MOST_PER_READ = 65_536
 """picows doubles its buffer whenever a read fills it; this keeps a client that floods from making it grow."""
 
 GOODBYE_SECONDS = 5.0
-"""How long the other side may take to answer a close, or to stop sending after an error, before it is cut off."""
+"""The seconds that the other side may take to answer a close, or to stop sending after an error, before the connection is
+aborted.
+"""
 
 LONGEST_REASON = 123
 """RFC 6455, 5.5: a control frame has at most 125 bytes, and the close code takes two."""
 
 
 class WsConnection(asyncio.BufferedProtocol):
-    """Most of a `stream.Stream`; sending is the end's own."""
+    """Most of a `stream.Stream`; each end implements sending itself."""
 
     origin: ConnectionOrigin
 
@@ -300,7 +304,7 @@ class WsConnection(asyncio.BufferedProtocol):
         self._unsent = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    # What the event loop calls.
+    # The methods that the event loop calls.
 
     def get_buffer(self, sizehint: int) -> memoryview:
         buffer: memoryview = self._wire.get_buffer(sizehint)
@@ -310,7 +314,7 @@ class WsConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         return False
 
-    # What the receiver calls.
+    # The methods that the receiver calls.
 
     def pause_reading(self) -> None:
         if self.is_open:
@@ -323,7 +327,7 @@ class WsConnection(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Says goodbye and waits for the answer, but not for ever."""
+        """Sends a close frame and waits for the answer, but not for ever."""
         if not self.is_open:
             return
         self._ws.send_close(cast(WSCloseCode, code), reason.encode()[:LONGEST_REASON].decode(errors="ignore"))
@@ -335,34 +339,33 @@ class WsConnection(asyncio.BufferedProtocol):
         self.is_open = self.writable = False
         self.transport.abort()
 
-    # Life and end
+    # Lifecycle
 
     def _mark_open(self) -> None:
-        """From now on it is open."""
         self.is_open = self.writable = True
         self._set_timer(self._ping_seconds, self._check_alive)
 
     def _parse(self, nbytes: int) -> None:
-        """Has picows read what has arrived in its buffer."""
+        """Lets picows parse the bytes that have arrived in its buffer."""
         if self._filter is None:
             self._wire.buffer_updated(nbytes)
         else:
             self._filter.feed(self._wire, self._buffer[:nbytes], is_in_place=True)
 
     def _take_frames(self) -> list[bytes]:
-        """The whole messages of the last read."""
+        """Returns the whole messages of the last read."""
         frames = self._messages.whole
         if frames:
             self._messages.whole = []
         return frames
 
     def _wait_for_goodbye(self, nbytes: int) -> None:
-        """We have said goodbye and look only for the answer, though not through more than a message could hold."""
+        """Counts the bytes that arrive before the answer to our close frame; it ignores input beyond the size of a message."""
         self._goodbye_bytes_left -= nbytes
         self._is_ignoring_input = self._goodbye_bytes_left < 0
 
     def _on_goodbye(self, code: int) -> None:
-        """The other side has said goodbye: answer it unless it was the answer, and go."""
+        """Handles the other side's close frame: answers it unless it was the answer, and closes."""
         if self.is_open:
             self._ws.send_close(cast(WSCloseCode, code))
         self.is_open = self.writable = False
@@ -370,7 +373,7 @@ class WsConnection(asyncio.BufferedProtocol):
         self._set_timer(GOODBYE_SECONDS, self.transport.abort)
 
     def _check_alive(self) -> None:
-        """Whoever neither says nor takes anything is asked; whoever does not answer until the next time is dead."""
+        """Pings a client that neither sends nor reads; one that has not answered by the next check counts as dead."""
         unsent = self.transport.get_write_buffer_size()
         alive = self._heard or not self._reading or (unsent > 0 and unsent != self._unsent)
         if alive:
@@ -381,7 +384,7 @@ class WsConnection(asyncio.BufferedProtocol):
         else:
             self._ws.send_ping()
             self._pinged = True
-        # With the ping, which may wait behind the rest: it is no sign that the other side takes anything.
+        # This includes the ping, which may wait behind the rest: it does not show that the other side reads anything.
         self._unsent = self.transport.get_write_buffer_size()
         self._set_timer(self._ping_seconds, self._check_alive)
 

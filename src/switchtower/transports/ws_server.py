@@ -1,7 +1,7 @@
-"""WebSockets for uvicorn: built by its HTTP protocol at an upgrade, parsed by picows. Knows messages, not what they say.
+"""WebSockets for uvicorn: its HTTP protocol makes them at an upgrade, picows parses them. It handles messages, not their content.
 
-What is sent goes past picows: a `Packet` is framed already, once for all its readers, and costs one write. No extension
-is negotiated, so nothing is compressed.
+Output bypasses picows: a `Packet` is framed already, once for all its readers, and costs one write. No extension is negotiated,
+so nothing is compressed.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ _log = logging.getLogger(__name__)
 
 UpgradeVerdict = Receiver | upgrade.UpgradeAdmission | upgrade.UpgradeRefusal
 Accept = Callable[[upgrade.UpgradeRequest], UpgradeVerdict | Awaitable[UpgradeVerdict]]
-"""Who must look something up first says so with an awaitable; the client waits at the door meanwhile."""
+"""A handler that needs time for the decision returns an awaitable; the client waits meanwhile."""
 
 _DECISION_SECONDS = 30.0
-"""How long it may take to look up whether somebody is let in."""
+"""The seconds that the decision about a client may take."""
 
 
 class WebSocketOptions(Struct, frozen=True):
-    """What every connection through one listener has in common."""
+    """The options that all connections of one listener share."""
 
     accept: Accept
     hosts: Collection[str]
@@ -41,7 +41,7 @@ class WebSocketOptions(Struct, frozen=True):
 
 
 def make_protocol(door: WebSocketOptions) -> Callable[..., "WebSocketConnection"]:
-    """What uvicorn takes as its `ws` class."""
+    """Returns the `ws` class for uvicorn."""
 
     def build(*, config: object, server_state: Any, app_state: object) -> WebSocketConnection:
         return WebSocketConnection(door, server_state.connections)
@@ -60,7 +60,7 @@ class WebSocketConnection(WsConnection):
         self._terms: upgrade.UpgradeAdmission | None = None
         self._deciding: asyncio.Task[None] | None = None
 
-    # What uvicorn calls, in this order; then it hands the transport over to us.
+    # The methods that uvicorn calls, in this order; then it hands the transport over to us.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -70,7 +70,7 @@ class WebSocketConnection(WsConnection):
         ends = (_format_end(self.transport, which_end) for which_end in ("peername", "sockname"))
         request = upgrade.parse_upgrade(head, *ends, proxies=self._options.proxies)
         if self.transport.get_extra_info("ssl_object") is not None:
-            request.headers["x-forwarded-proto"] = "https"  # whatever the client says
+            request.headers["x-forwarded-proto"] = "https"  # whatever the client sent
         try:
             answer = upgrade.find_refusal(request, self._options.hosts, self._options.sites) or self._options.accept(request)
         except Exception:
@@ -126,13 +126,13 @@ class WebSocketConnection(WsConnection):
             self._receiver = answer
 
     def shutdown(self) -> None:
-        """The listener is closing."""
+        """Closes the connection because the listener is closing."""
         if self._wire is None:
             self.transport.close()
         else:
             self.close(1001, "the daemon is stopping")
 
-    # What the event loop calls.
+    # The methods that the event loop calls.
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard = True
@@ -175,7 +175,7 @@ class WebSocketConnection(WsConnection):
         if self._receiver is not None:
             self._receiver.on_disconnected()
 
-    # What the receiver calls: a `Stream`.
+    # The methods that the receiver calls: a `Stream`.
 
     def send(self, packet: Packet) -> None:
         if self.is_open:
@@ -188,7 +188,9 @@ class WebSocketConnection(WsConnection):
             self._receiver.on_oversized_frame(self._terms.complaint(size, self._terms.max_message_bytes))
 
     def _fail(self) -> None:
-        """The client broke the rules and was told so. Closing now, with its bytes unread, would reset the connection under it."""
+        """Handles a protocol violation; the client has been sent a close frame. Closing now, with its bytes unread, would reset
+        the connection.
+        """
         self.is_open = self.writable = False
         self._is_ignoring_input = True
         self.transport.resume_reading()

@@ -1,1 +1,1 @@
-"""The terminal UI: sessions, what they say and what they ask, on one screen. Knows the daemon only through `client`."""
+"""The terminal UI: sessions, transcripts, approvals and dialogs on one screen. It knows the daemon only through `client`."""

@@ -1,6 +1,6 @@
-"""The terminal UI: hears what happens, shows it, and asks the daemon for what the person wants.
+"""The Textual application: it receives updates from the feed, shows them, and sends the user's requests to the daemon.
 
-It knows the daemon only through its feed. A session is started when the first message is sent, not before.
+It knows the daemon only through its feed. A session starts when the user sends the first message, not before.
 """
 
 import logging
@@ -36,7 +36,7 @@ from switchtower.tui.widgets.terminal import TerminalView
 from switchtower.tui.widgets.transcript import TranscriptView
 
 ANIMATION_SECONDS = 0.12
-"""Seconds between two pictures of what moves."""
+"""Seconds between two frames of an animation."""
 
 
 class TowerApp(App[int]):
@@ -63,7 +63,7 @@ class TowerApp(App[int]):
         now_ms: Callable[[], float] = lambda: time.time() * 1000,
         quiet: float = approvals.QUIET_SECONDS,
     ) -> None:
-        """`quiet`: seconds without a key before keys decide an approval."""
+        """`quiet` is the number of seconds without a keystroke after which keys decide an approval."""
         super().__init__(ansi_color="NO_COLOR" in os.environ)
         self.settings = settings
         self.feed = source
@@ -86,7 +86,7 @@ class TowerApp(App[int]):
         self._is_ready = False
         self._warnings = controller.ClientWarnings(self)
 
-    # Coming and going
+    # Start and exit
 
     def get_default_screen(self) -> Screen[Any]:
         return screens_main.MainScreen(self.history)
@@ -98,11 +98,11 @@ class TowerApp(App[int]):
         return screen
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        # Before our themes are known, styles that name our colours must be readable too.
+        # Styles that name our colours must also be readable before our themes are registered.
         return {"muted": "#8b949e"}
 
     def _fatal_error(self) -> None:
-        # A mistake of ours. Textual would print the values of variables too, and people's words are among them.
+        # An internal error. Textual would also print the values of variables, which include users' messages.
         self.bell()
         traceback = Traceback(show_locals=False, width=None)
         self._exit_renderables.append(Segments(self.console.render(traceback, self.console.options)))
@@ -132,11 +132,11 @@ class TowerApp(App[int]):
 
     @property
     def is_drawable(self) -> bool:
-        """Whether there is anything to draw on: not yet at the beginning, not any more at the end."""
+        """True while the screen can be drawn: not before the app has started, and not after it has stopped."""
         return self._is_ready and self.is_running
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """In the background. What goes wrong is said, with its remedy."""
+        """Runs the work in the background and shows its errors, with the remedy."""
 
         async def guarded() -> None:
             try:
@@ -154,7 +154,7 @@ class TowerApp(App[int]):
     def show_notice(self, text: str) -> None:
         self.notify(safe_text.escape_prose(text), timeout=5, markup=False)
 
-    # Where one is
+    # Current session and folder
 
     @property
     def root(self) -> str:
@@ -164,7 +164,7 @@ class TowerApp(App[int]):
         row = next((row for row in self.rows if row.session_id == session_id), None)
         return row.name if row is not None else session_id
 
-    # What the person says
+    # Messages from the composer
 
     def on_composer_message_submitted(self, message: Composer.MessageSubmitted) -> None:
         self.sender.submit(message.text)
@@ -174,17 +174,17 @@ class TowerApp(App[int]):
 
     def on_text_area_changed(self) -> None:
         if self.is_drawable and not self.main.composer.text.strip():
-            self.prompter.ask_next()  # an approval may have waited for the draft
+            self.prompter.ask_next()  # an approval may have waited until the draft was sent
 
     def on_main_screen_uncovered(self) -> None:
         self.prompter.ask_next()
 
     def record_approval_closed(self) -> None:
-        """An approval was closed without a decision: the next Esc may have been meant for it."""
+        """Records that an approval was closed without a decision: the next Esc may have been meant for it."""
         self._approval_closed_at = self.now_ms()
 
     def action_cancel(self) -> None:
-        """Esc. Where it may have been meant for an approval, it takes one more."""
+        """Handles Esc. If the key may have been meant for an approval, the user must press it again."""
         if self.session is None or not self.session.is_running:
             return
         now = self.now_ms()
@@ -195,7 +195,7 @@ class TowerApp(App[int]):
         else:
             self.run_in_background(self.feed.cancel_run(self.session.session_id))
 
-    # The rest of what a person does
+    # Other actions
 
     def action_inbox(self) -> None:
         self.run_in_background(self.prompter.open_inbox())
@@ -244,7 +244,7 @@ class TowerApp(App[int]):
             try:
                 await self.feed.resize_terminal(session_id, message.cols, message.rows)
             except errors.RequestFailed:
-                return  # it has ended in the meantime
+                return  # the session has ended in the meantime
 
         if self.session is not None and self.session.is_program and self.session.is_running:
             self.run_in_background(resize(self.session.session_id))
@@ -254,7 +254,7 @@ class TowerApp(App[int]):
         self.main.sessions.focus_list()
 
     def action_sessions(self) -> None:
-        """To the list, and back."""
+        """Moves the focus to the session list, or back."""
         screen = self.main
         if screen.is_list_visible and screen.sessions.has_focus_within:
             if screen.is_narrow and self.session is not None:
@@ -280,7 +280,7 @@ class TowerApp(App[int]):
             self.run_in_background(self.feed.start_daemon())
 
     def action_interrupt(self) -> None:
-        """Twice leaves: a single one is too easily pressed."""
+        """Quits on the second press within two seconds: a single one is too easily pressed by accident."""
         composer = self.main.composer
         now = self.now_ms()
         if composer.text and composer.page.has_focus:
@@ -302,7 +302,7 @@ class TowerApp(App[int]):
         self.exit(0, message=where)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        # All keys are the program's while one types into it.
+        # While the user types into a program, the program gets every key.
         if isinstance(self.focused, TerminalView) and self.session is not None and self.session.is_running:
             return action not in ("leave", "command_palette", "interrupt", "sessions", "new", "inbox", "fold_all", "help")
         return not (action == "new" and len(self.screen_stack) > 1)
@@ -316,7 +316,7 @@ class TowerApp(App[int]):
 
 
 def run_app(settings: config.Settings, *, session_id: str | None = None, workspace: str | None = None) -> int:
-    """Opens the terminal UI and returns the exit code. `workspace` is where new sessions work; the current folder by default."""
+    """Opens the terminal UI and returns the exit code. New sessions work in `workspace`, by default the current folder."""
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise errors.ClientError("the terminal UI needs a terminal", hint='use `tower run "TEXT"` in scripts')
     root = client_workspace.resolve_folder(workspace or ".")

@@ -1,6 +1,7 @@
-"""A session written to a file, by the command that does it: what it looks like is decided in one place.
+"""Runs the slash commands: each one sends the daemon a request and shows the result.
 
-The slash commands, done: each asks the daemon for one thing and says what came of it."""
+`/export` runs the command `tower export`, so that the format of exported files is decided in one place.
+"""
 
 import asyncio
 import os
@@ -33,7 +34,7 @@ _TIMEOUT_S = 300.0
 
 
 def parse_export_request(text: str) -> tuple[str, str]:
-    """The form and the file, as far as they were named; a form alone, a file alone, or both."""
+    """Parses the format and the file; the user may name either, both or none."""
     first, _, rest = text.strip().partition(" ")
     if first in slash.FORMATS:
         return first, rest.strip()
@@ -42,19 +43,19 @@ def parse_export_request(text: str) -> tuple[str, str]:
 
 
 def find_free_path(root: str, session_id: str, form: str) -> Path:
-    """In the folder, and nobody's yet."""
+    """Returns a path in the folder at which no file exists yet."""
     stem, suffix = f"session-{session_id[-6:].lower()}", _SUFFIXES[form]
     names = (f"{stem}{f'-{number}' if number else ''}{suffix}" for number in range(1_000))
     return next(path for path in (Path(root, name) for name in names) if not path.exists())
 
 
 def _resolve_export_path(root: str, named: str) -> Path:
-    """A file that is named from somewhere else is there."""
+    """Resolves a file name relative to the session's folder; absolute names stay absolute."""
     return Path(root, Path(named).expanduser())
 
 
 async def export_session(settings: config.Settings, session_id: str, text: str, *, root: str) -> Path:
-    """Raises `ClientError` with what the command said."""
+    """Raises `ClientError` with the error message of the export command."""
     form, named = parse_export_request(text)
     path = _resolve_export_path(root, named) if named else find_free_path(root, session_id, form)
     command = [sys.executable, "-P", "-m", "switchtower", "export", session_id, "--format", form, "-o", str(path)]
@@ -118,7 +119,7 @@ class SlashCommandRunner:
             self._app.run_in_background(self._async_handlers[slash_input.command.name](slash_input.rest))
 
     def list_values(self, command: str) -> Sequence[slash.SlashOption]:
-        """What may stand behind a command, as far as it is known now."""
+        """Returns the arguments that can be offered for a command, as far as they are known now."""
         match command:
             case "model" | "provider":
                 return [slash.SlashOption(one.name, _describe_model(one)) for one in self._app.models if one.usable]
@@ -127,7 +128,7 @@ class SlashCommandRunner:
         return ()
 
     def run_list_action(self, what: str, session_id: str | None) -> None:
-        """Of the list: with the session that is picked there."""
+        """Runs an action of the session list on the session that is selected there."""
         match what:
             case "new":
                 self._app.opener.start_new()
@@ -141,7 +142,7 @@ class SlashCommandRunner:
     # Sessions
 
     def _require_session(self) -> str | None:
-        """The open session. Says so where there is none."""
+        """Returns the id of the open session; shows a notice and returns None when no session is open."""
         if self._app.session is None:
             self._app.show_notice("there is no session yet: it begins with your first message")
             return None
@@ -221,10 +222,10 @@ class SlashCommandRunner:
             path = await export_session(self._app.settings, here, rest, root=self._app.root)
             self._app.show_notice(f"written to {path}")
 
-    # How a session works
+    # Session settings
 
     async def _configure(self, **changes: Any) -> None:
-        """Before there is a session, how it will begin."""
+        """Changes the open session's settings, or those of the draft if no session is open."""
         app = self._app
         if app.session is None:
             app.draft = structs.replace(app.draft, **changes)
@@ -248,7 +249,7 @@ class SlashCommandRunner:
         if provider is not None:
             await self._configure(provider=provider, model=model)
         elif app.session is not None:
-            await self._configure(model=model)  # another one of the same provider
+            await self._configure(model=model)  # another model of the same provider
         else:
             app.show_notice(f"no model is called `{wanted}`; hint: `/model` lists them")
 
@@ -345,7 +346,7 @@ class SlashCommandRunner:
         if chosen is not None:
             app.main.composer.set_text(f"/{chosen} ")
 
-    # The look
+    # Theme
 
     def _theme(self, wanted: str) -> None:
         app = self._app
@@ -377,7 +378,8 @@ def _describe_model(one: extension_messages.ModelListing) -> str:
 
 
 def _split_model(wanted: str, models: Sequence[extension_messages.ModelListing]) -> tuple[str | None, str | None]:
-    """A listed name, with or without one of its models behind it; else nobody's, and all of it is a model's name."""
+    """Returns a provider and a model: a listed name optionally followed by one of its models, or None and the whole text as a
+    model name."""
     name, _, model = wanted.partition(" ")
     for one in models:
         if name in (one.name, one.provider):

@@ -1,15 +1,9 @@
-"""What the feed tells, put where it belongs: into the list, the inbox and the open conversation.
+"""The parts of the app that connect the feed with the screen: they route updates, refresh status lines, ask for decisions, open
+sessions and send messages.
 
-What stands around the conversation, drawn from what the app knows: the lines above and below, and the list.
-
-Shows what waits for a decision, one at a time: approvals and dialogs of the open session, and the inbox for all others.
-
-An approval of another session never takes the keyboard, and nothing is shown over a draft or over another screen: a key that was
-meant for a text must not decide.
-
-Which session is open: opens one, or goes back to where none is, and learns what can be completed there.
-
-What was written, on its way: a command of ours, a message that begins a session or a run, or one that steers it."""
+An approval of another session never takes the keyboard, and nothing opens over a draft or over another screen: a key that was
+meant for a text must not decide an approval.
+"""
 
 import asyncio
 import logging
@@ -34,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ClientWarnings(logging.Handler):
-    """Shows what the client warns of, such as a daemon of another version, where a command would print it on stderr."""
+    """Shows the client's warnings, such as a daemon of another version, which a command would print on stderr."""
 
     def __init__(self, app: "TowerApp") -> None:
         super().__init__(logging.WARNING)
@@ -67,7 +61,7 @@ class FeedHandler:
         self._app.status.refresh_all()
 
     def on_approvals_listed(self, pending: list[InboxItem], sessions: set[str] | None) -> None:
-        # Of the open session, its events know more than any list.
+        # For the open session, its events are more recent than any list.
         open_id = self._app.session.session_id if self._app.session is not None else None
         self._app.inbox.apply_listing(pending, sessions=sessions, but=open_id)
         self._app.prompter.ask_next()
@@ -124,7 +118,7 @@ class StatusRefresher:
             app.main.sessions.show(app.rows, now_ms=app.now_ms(), open_id=open_id)
 
     def tick(self) -> None:
-        """What is under way moves, unless something stands before it."""
+        """Advances the animation of the active run, unless another screen covers it."""
         app = self._app
         if app.is_drawable and app.session is not None and app.session.is_running and len(app.screen_stack) == 1:
             self._frame += 1
@@ -205,14 +199,14 @@ class PendingPrompter:
         if self._is_asking() or app.session is None or len(app.screen_stack) > 1:
             return
         if (pending := app.inbox.get_next(app.session.session_id)) is not None:
-            # A program in a terminal shows its question itself, where you type.
+            # A program in a terminal shows its question itself, where the user types.
             if not app.session.is_program and not app.main.composer.text.strip():
                 self.ask(pending)
         elif (asked := app.session.get_next_dialog(but=self._deferred_dialogs)) is not None:
             app.run_in_background(self._send_answer(app.session.session_id, dialogs.DialogScreen(asked)))
 
     def _is_asking(self) -> bool:
-        """Whether something is asked already. What nobody can decide any more is taken away."""
+        """Returns whether a question is already shown. It closes an approval or dialog that can no longer be answered."""
         app = self._app
         for screen in app.screen_stack:
             if isinstance(screen, approvals.ApprovalScreen):
@@ -236,7 +230,7 @@ class PendingPrompter:
         app, pending = self._app, screen.pending
         if any(isinstance(other, approvals.ApprovalScreen) for other in app.screen_stack):
             return
-        # Nothing decides while the composer holds a draft: it is taken out and comes back afterwards.
+        # The composer must not hold a draft while an approval is open: the draft is removed and restored afterwards.
         composer = app.main.composer
         draft = composer.text
         composer.set_text("")
@@ -278,7 +272,7 @@ class PendingPrompter:
         self.ask_next()
 
     async def open_inbox(self) -> None:
-        """The inbox. A question that was put aside comes back when nothing else waits."""
+        """Opens the inbox. A deferred question is asked again when nothing else is pending."""
         app = self._app
         if any(isinstance(screen, InboxScreen) for screen in app.screen_stack):
             return
@@ -301,7 +295,7 @@ class SessionOpener:
         turn = self._generation
         about = await app.feed.get_session(session_id)
         if turn != self._generation:
-            return  # somebody has chosen another one meanwhile
+            return  # the user has opened another session meanwhile
         app.session = conversation = SessionModel(about)
         app.feed.follow_session(about)
         screen = app.main
@@ -313,13 +307,13 @@ class SessionOpener:
         screen.show_terminal(conversation.is_program)
         self._on_session_changed()
         if conversation.is_running and not conversation.is_program:
-            # What was asked before the part that is read.
+            # These dialogs were opened before the events that the reader has loaded.
             for one in await app.feed.list_open_dialogs(session_id):
                 conversation.asking.dialogs.setdefault(one.dialog_id, (0, one))
             app.prompter.ask_next()
 
     def start_new(self, root: str | None = None) -> None:
-        """Nothing is started until something is said."""
+        """Shows an empty draft. A session starts only with the first message."""
         app = self._app
         self._generation += 1
         app.feed.close_session()
@@ -339,7 +333,7 @@ class SessionOpener:
         self._app.status.refresh_sessions()
 
     def load_completions(self) -> None:
-        """The files, skills and models that can be completed here."""
+        """Loads the files, skills and models that can be completed in this folder."""
 
         async def quietly() -> None:
             try:
@@ -347,7 +341,7 @@ class SessionOpener:
             except errors.ClientError:
                 return  # completion is a convenience
 
-        # As a function: what is cancelled before it began is then never made.
+        # The worker gets a function, so that no coroutine object exists if it is cancelled before it starts.
         work: Any = quietly
         self._app.run_worker(work, group="place", exclusive=True)
 
@@ -368,7 +362,7 @@ class MessageSender:
         self._app = app
         self.commands = SlashCommandRunner(app)
         self._send_lock = asyncio.Lock()
-        """What is written while a session is being started belongs to that session."""
+        """Ensures that messages sent while a session is starting go to that session."""
 
     def submit(self, text: str) -> None:
         app = self._app
@@ -398,11 +392,11 @@ class MessageSender:
                     app.show_notice("it hears this at its next step")
         except errors.ClientError:
             if not app.main.composer.text:
-                app.main.composer.set_text(text)  # nothing that was written is lost
+                app.main.composer.set_text(text)  # the user's text is never lost
             raise
 
     async def _start_run(self, session_id: str, text: str) -> bool:
-        """False when somebody else has begun a run first, which can still be steered."""
+        """Returns False when another client has started a run first; that run can still be steered."""
         try:
             await self._app.feed.send_message(session_id, text)
         except errors.RequestFailed as problem:

@@ -1,8 +1,8 @@
-"""One session, watched: its events in batches, across lost connections and restarts of the daemon, from near its end on.
+"""Reads events for the terminal UI: the open session in batches from near its end, older pages, and pending approvals.
 
-It never gives up while somebody looks at the session: a daemon that is away may take as long as it likes.
-
-What is pending over all sessions: from the daemon's list, or, where it has none, from the waiting sessions' last events."""
+The follower of the open session never gives up while the session is shown: a daemon may be away for as long as it needs. Pending
+approvals come from the daemon's list or, if it has none, from the last events of the waiting sessions.
+"""
 
 import asyncio
 import re
@@ -18,15 +18,15 @@ from switchtower.protocols.push import messages
 from switchtower.tui.state import inbox, session_rows
 
 PAGE_SIZE = 1_500
-"""Events that are read at once, at the end and when somebody scrolls back."""
+"""The number of events read at once, at the end and when the user scrolls back."""
 BATCH_SECONDS = 0.03
-"""Seconds in which events are collected before they are shown: nobody reads faster."""
+"""Seconds in which events are collected before they are shown; users cannot read faster."""
 _RETRY_SECONDS = 1.0
 _EARLIEST = re.compile(r"earliest retained seq is (\d{1,18})")
 
 
 class EventPage(NamedTuple):
-    """`is_first`: nothing older can be had."""
+    """A page of events. `is_first` means that no older event is available."""
 
     events: list[PushEvent]
     is_first: bool
@@ -74,7 +74,7 @@ class SessionFollower:
         async with aclosing(session.stream_events()) as events:
             async for event in events:
                 if (earliest := _find_gap_start(event)) is not None and earliest - 1 > self._after_seq:
-                    # What came before is gone, but not all of it: begin where the journal does.
+                    # The daemon has pruned some of the requested events: start where the journal starts.
                     self._after_seq = earliest - 1
                     return
                 self._after_seq = session.last_seen_seq
@@ -89,7 +89,7 @@ class SessionFollower:
 
 
 async def read_older_page(client: DaemonClient, session_id: str, before_seq: int) -> EventPage:
-    """The events directly before one."""
+    """Reads the events directly before `before_seq`."""
     last = before_seq - 1
     after = max(0, last - PAGE_SIZE)
     if last <= 0:
@@ -113,7 +113,7 @@ async def read_older_page(client: DaemonClient, session_id: str, before_seq: int
 
 
 def _find_gap_start(event: PushEvent) -> int | None:
-    """The first event that is still kept, where some are not."""
+    """Returns the seq of the first event that the daemon still has, when it reports a gap."""
     match event.payload:
         case messages.Warn("EVENT_GAP", _, str(detail)) if found := _EARLIEST.search(detail):
             return int(found[1])
@@ -121,11 +121,11 @@ def _find_gap_start(event: PushEvent) -> int | None:
 
 
 _RECENT_EVENTS = 200
-"""Events that are read at first; a question is among the last of a session that waits."""
+"""The number of events read in the first attempt; the request is among the last events of a waiting session."""
 
 
 async def list_pending(client: DaemonClient, known: node_names.NodeNames = node_names.NO_NODES) -> list[inbox.InboxItem] | None:
-    """None where the daemon has no such list, or none for us."""
+    """Returns None when the daemon has no such list or refuses it to this client."""
     if not client.supports("inbox"):
         return None
     try:
@@ -145,7 +145,7 @@ async def list_pending(client: DaemonClient, known: node_names.NodeNames = node_
 
 
 async def find_pending(client: DaemonClient, row: session_rows.SessionListRow) -> list[inbox.InboxItem]:
-    """What a session that waits is waiting for. Nothing is asked for in the session's own sequence: looking leaves no trace."""
+    """Finds what a waiting session is waiting for. It adds nothing to the session's sequence: reading leaves no trace."""
     most = _RECENT_EVENTS
     while True:
         try:

@@ -1,7 +1,9 @@
-"""Keys on their way to a program: in order, and those that wait go together.
+"""The app's only connection to the daemon: one client for requests, one follower for the open session, and a periodic refresh of
+the session list.
 
-Everything the app asks of the daemon and hears from it: one client for requests, one watch for the open session, and a look
-at the list of sessions now and then. It draws nothing; whoever hears of things is given at the beginning."""
+It draws nothing: it reports every update to the `FeedListener`. Keystrokes for a program are sent in order, and those that wait
+are sent together.
+"""
 
 import asyncio
 import time
@@ -30,7 +32,7 @@ class KeySender:
 
     def enqueue(self, session_id: str, keys: str) -> None:
         if sum(len(waiting) for _, waiting in self._queue) + len(keys) > MOST_QUEUED:
-            return  # nobody reads it at the other end
+            return  # the program does not read its input
         self._queue.append((session_id, keys))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._send_queued())
@@ -48,12 +50,12 @@ class KeySender:
 
 
 REFRESH_SECONDS = 2.0
-"""Seconds between two looks at the list."""
+"""Seconds between two refreshes of the session list."""
 MOST_SESSIONS = 100
 _MOST_DETAILS = 24
-"""Sessions whose details are asked for at one look."""
+"""The maximum number of sessions whose details one refresh requests."""
 _SLOW_ANSWER_S = 1.0
-"""Seconds after which an answer is so late that the daemon counts as away."""
+"""Seconds without an answer after which the daemon counts as lost."""
 
 Link = Literal["connecting", "connected", "lost"]
 Answer = TypeVar("Answer")
@@ -65,10 +67,10 @@ class FeedListener(Protocol):
     def on_sessions_listed(self, rows: list[session_rows.SessionListRow]) -> None: ...
 
     def on_approvals_listed(self, pending: list[inbox.InboxItem], sessions: set[str] | None) -> None:
-        """Of these sessions; None is all."""
+        """`sessions` are the sessions that `pending` covers; None means all."""
 
     def on_session_info(self, about: extension_messages.SessionInfo) -> None:
-        """All about the open session, whenever it has changed."""
+        """Receives all details of the open session whenever they change."""
 
     def on_events(self, session_id: str, events: list[PushEvent]) -> None: ...
 
@@ -89,10 +91,10 @@ class DaemonFeed:
         self._report_task: asyncio.Task[None] | None = None
         self._node_names = node_names.NO_NODES
 
-    # Coming and going
+    # Start and stop
 
     async def run(self, listener: FeedListener) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         self._listener = listener
         try:
             await self._connect()
@@ -109,11 +111,11 @@ class DaemonFeed:
                 self._client.close()
 
     def refresh_soon(self) -> None:
-        """At the list, soon: something has changed."""
+        """Requests a refresh of the list, because something has changed."""
         self._refresh_requested.set()
 
     async def start_daemon(self) -> None:
-        """Starts a daemon when none runs: the person asked for it."""
+        """Starts a daemon when none is running, at the user's request."""
         (await discovery.connect_or_start(self.settings)).close()
         self.refresh_soon()
 
@@ -147,7 +149,7 @@ class DaemonFeed:
         self._set_link("lost")
         self.refresh_soon()
 
-    # The list
+    # The session list
 
     async def _refresh(self) -> None:
         client = await self.get_client()
@@ -159,12 +161,12 @@ class DaemonFeed:
         except (errors.DaemonUnreachable, errors.ConnectionLost) as problem:
             self._set_link("lost", str(problem))
         except errors.ClientError as problem:
-            self._set_link("connected", str(problem))  # it answers, whatever it says
+            self._set_link("connected", str(problem))  # the daemon answered, even if with an error
 
     async def _load_rows(self, client: DaemonClient) -> list[session_rows.SessionListRow]:
         if client.supports("cards"):
             cards = await self._flag_slow_answer(client.list_cards(MOST_SESSIONS))
-            # Alone, no session has a home, and nobody is asked.
+            # On a single node no session has an owner, so the names are not requested.
             self._node_names = (
                 await node_names.fetch_node_names(client) if any(card.home for card in cards) else node_names.NO_NODES
             )
@@ -175,7 +177,7 @@ class DaemonFeed:
         return [session_rows.make_row(one, self._get_detail(one.sessionId)) for one in listed]
 
     async def _flag_slow_answer(self, asked: Awaitable[Answer]) -> Answer:
-        """An answer that is long in coming is told at once, not when patience has ended."""
+        """Marks the connection as lost as soon as an answer is late, not only when the request times out."""
         task = asyncio.ensure_future(asked)
         try:
             done, _ = await asyncio.wait({task}, timeout=_SLOW_ANSWER_S)
@@ -198,7 +200,7 @@ class DaemonFeed:
             try:
                 self._details[session_id] = updated[session_id], await client.get_session(session_id)
             except errors.RequestFailed:
-                continue  # it may have gone in between
+                continue  # the session may have been deleted in between
 
     async def _load_approvals(self, client: DaemonClient, rows: list[session_rows.SessionListRow]) -> None:
         assert self._listener is not None
@@ -218,7 +220,7 @@ class DaemonFeed:
     # The open session
 
     def follow_session(self, about: extension_messages.SessionInfo) -> None:
-        """Its events from near its end on, and no other's."""
+        """Follows this session's events from near its end, and stops following any other session."""
         self.close_session()
         assert self._client is not None, "the session was asked for"
         terminal = about.terminal
@@ -246,7 +248,7 @@ class DaemonFeed:
             self._report_task = asyncio.create_task(self._report_session(session_id))
 
     async def _report_session(self, session_id: str) -> None:
-        await asyncio.sleep(event_reader.BATCH_SECONDS)  # what comes at the same time is told with it
+        await asyncio.sleep(event_reader.BATCH_SECONDS)  # groups events that arrive together into one batch
         try:
             about = await (await self.get_client()).get_session(session_id)
         except errors.ClientError:
@@ -258,7 +260,7 @@ class DaemonFeed:
     async def load_older(self, session_id: str, before_seq: int) -> event_reader.EventPage:
         return await event_reader.read_older_page(await self.get_client(), session_id, before_seq)
 
-    # What a person can ask for
+    # Requests of the user
 
     async def start_session(self, request: messages.StartSession) -> str:
         started = (await (await self.get_client()).start_session(request)).sessionId

@@ -1,8 +1,7 @@
-"""Our two looks, and which of them a terminal probably wants.
+"""The two themes, and the state that the terminal UI keeps between two starts: sent messages and the chosen theme.
 
-What the terminal UI keeps between two starts: what was sent, and the chosen look. Small files, for the owner alone.
-
-Losing them costs nothing, so trouble with them is never an error."""
+The state is in small files that only the owner can read. Losing them costs nothing, so a failure is never an error.
+"""
 
 import os
 from collections.abc import Mapping
@@ -50,7 +49,7 @@ _LIGHT_BACKGROUNDS = frozenset({"7", "15"})
 
 
 def guess_theme(environ: Mapping[str, str]) -> str:
-    """Some terminals tell the colour of their background; most are dark."""
+    """Guesses the theme: some terminals report their background colour, and most of the others are dark."""
     background = environ.get("COLORFGBG", "").rpartition(";")[2]
     return LIGHT.name if background in _LIGHT_BACKGROUNDS else DARK.name
 
@@ -63,7 +62,7 @@ def _get_folder(settings: config.Settings) -> Path:
 
 
 def load_history(settings: config.Settings) -> list[str]:
-    """The oldest first."""
+    """Returns the sent messages, oldest first."""
     try:
         with (_get_folder(settings) / "history.jsonl").open("rb") as file:
             lines = file.read(_LARGEST).splitlines()
@@ -84,7 +83,7 @@ def save_history(settings: config.Settings, texts: list[str]) -> None:
 def _encode_text(encoder: msgspec.json.Encoder, text: str) -> bytes:
     try:
         return encoder.encode(text) + b"\n"
-    except UnicodeEncodeError:  # half of a pair, which JSON cannot say
+    except UnicodeEncodeError:  # a lone surrogate, which JSON cannot encode
         return b""
 
 
@@ -100,7 +99,7 @@ def save_theme(settings: config.Settings, name: str) -> None:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
+    """Writes the file atomically."""
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         beside = path.with_name(f".{path.name}.{os.getpid()}")

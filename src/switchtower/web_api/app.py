@@ -1,8 +1,7 @@
-"""The pages of the HTTP port and of the host's own socket: relay's endpoints, joined with the daemon's accounts.
+"""Builds the apps of the HTTP port and of the host's own socket: relay's endpoints, joined with the daemon's accounts.
 
-The hub's HTTP for apps, put together.
-
-The host's own HTTP on its owner's Unix socket, put together: no tokens, because only the owner's processes come in."""
+The owner's Unix socket needs no tokens, because only the owner's processes can connect.
+"""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -33,7 +32,8 @@ def make_app(
     body_timeout_s: float = routes.BODY_TIMEOUT,
     extras: ports.OptionalEndpoints = ports.NO_OPTIONAL_ENDPOINTS,
 ) -> Any:
-    """For `transports.http.serve`. `host` is what it listens at; `origins` is the setting of that name."""
+    """Makes the app for `transports.http.serve`. `host` is the address that it listens at; `origins` is the setting of that
+    name."""
     return build_public_app(
         hub,
         accounts_,
@@ -58,7 +58,7 @@ def make_owner_app(
     extras: ports.OptionalEndpoints = ports.NO_OPTIONAL_ENDPOINTS,
     visits: ports.VisitTokensPort | None = None,
 ) -> Any:
-    """For `transports.http.serve_unix`."""
+    """Makes the app for `transports.http.serve_unix`."""
     return build_owner_app(
         hub,
         accounts_,
@@ -73,7 +73,7 @@ def make_owner_app(
 
 
 def convert_account_failure(failure: Exception) -> responses.HttpError | None:
-    """What the accounts refuse, as HTTP says it."""
+    """Converts a refusal of the accounts to an HTTP error."""
     match failure:
         case accounts.InvalidCredentials():
             return responses.make_unauthorized(failure.message, hint=None)
@@ -110,7 +110,7 @@ def build_public_app(
     body_timeout_s: float = routes.BODY_TIMEOUT,
     extras: ports.OptionalEndpoints = ports.NO_OPTIONAL_ENDPOINTS,
 ) -> Any:
-    """An ASGI app for `transports.http.serve`. `names` are those that we may be reached by, besides loopback's and `origins`."""
+    """Builds an ASGI app for `transports.http.serve`. `names` are our host names, besides loopback's and those of `origins`."""
     sites = AllowedOrigins(origins, public_url=extras.public_url)
     logins = auth.LoginCookies(extras.public_url)
     rows = (
@@ -140,7 +140,7 @@ def _list_optional_routes(extras: ports.OptionalEndpoints) -> Iterator[routes.En
 
 
 def _list_features(extras: ports.OptionalEndpoints) -> list[str]:
-    """What the page may offer."""
+    """Lists the features that the page may offer."""
     there = {"audit": extras.decisions, "metrics": extras.monitor, "webpush": extras.pushes}
     further = () if extras.sessions is None else sessions.FEATURES
     return [*(name for name, part in there.items() if part is not None), *further]
@@ -175,7 +175,7 @@ def build_owner_app(
     extras: ports.OptionalEndpoints = ports.NO_OPTIONAL_ENDPOINTS,
     visit_tokens: ports.VisitTokensPort | None = None,
 ) -> Any:
-    """An ASGI app for `transports.http.serve_unix`."""
+    """Builds an ASGI app for `transports.http.serve_unix`."""
     finder = LocalRunFinder(tower_, rpc)
     rows = (
         *health.HealthEndpoints(version, extras.monitor).list_routes(),

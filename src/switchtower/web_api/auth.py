@@ -1,6 +1,7 @@
-"""Who an app is: its token at the door, logging in and out.
+"""Authenticates apps by their tokens; logs them in and out.
 
-The token in the page's address, for the owner alone: it lets its bearer in once, as the owner."""
+A token in the page's address is for the owner alone: it logs its bearer in once, as the owner.
+"""
 
 from typing import Any
 
@@ -18,8 +19,8 @@ READ_METHODS = ("GET", "HEAD")
 
 
 class TokenAuthenticator:
-    """For the port: a client with a token, in a header or in the cookie of our own page, is a user. The role is looked up with
-    each request."""
+    """Authenticates clients of the port: one with a token, in a header or in the cookie of our own page, is a user. The role is
+    looked up with each request."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class TokenAuthenticator:
         )
 
     def _read_cookie_token(self, request: Request) -> str | None:
-        """What the cookie holds, of a request that our own page makes. Raises `Problem` for anybody else's."""
+        """Returns the cookie's token, for a request of our own page. Raises `HttpError` for a request of any other page."""
         token = browser_login.read_cookie(_join_headers(request, "cookie", ";"), request.headers.get("host", ""))
         if token is None:
             return None
@@ -91,7 +92,8 @@ def _is_own_page(request: Request, public_url: str | None) -> bool:
 
 
 def _can_read(request: Request, public_url: str | None) -> bool:
-    """For what changes nothing. A browser that is too old to say who asks keeps other pages from reading the answer itself."""
+    """A looser check, for requests that change nothing. A browser too old to name the requesting page keeps other pages from
+    reading the answer itself."""
     fetch_site = _join_headers(request, "sec-fetch-site", ",")
     return _is_own_page(request, public_url) or ("origin" not in request.headers and fetch_site in (None, browser_login.NO_SITE))
 
@@ -102,13 +104,13 @@ def _join_headers(request: Request, name: str, separator: str) -> str | None:
 
 
 class LoginCookies:
-    """The cookie of a login: given to our own page and to nobody else, who could not use it."""
+    """The cookie of a login: only our own page gets it, and only our own page can use it."""
 
     def __init__(self, public_url: str | None) -> None:
         self._public_url = public_url
 
     def make_response(self, request: Request, token: str, *, device: str | None = None) -> Response:
-        """`device` is what the browser is known by at its next login."""
+        """`device` identifies the browser at its next login."""
         response = responses.make_json_response({"access_token": token})
         if _is_own_page(request, self._public_url):
             response.headers.append("Set-Cookie", self.make_cookie(request, token))
@@ -129,7 +131,7 @@ class LoginCookies:
         return Response(status_code=204, headers={"Set-Cookie": ending})
 
     def _is_secure(self, request: Request) -> bool:
-        """The proxy that speaks TLS for us says so, or the page's own origin. A lie keeps the liar's own cookie from him."""
+        """The TLS proxy in front of us reports it, or the page's own origin. A client that lies only loses its own cookie."""
         headers = request.headers
         spoken = headers.get("x-forwarded-proto") == "https" or headers.get("origin", "").lower().startswith("https://")
         public = browser_login.parse_origin(self._public_url) or ""
@@ -137,7 +139,8 @@ class LoginCookies:
 
 
 class FirstVisitLogin:
-    """Somebody opens the address that `tower token url` printed: its token becomes a login, and is gone from the address."""
+    """Handles a visit to the address that `tower token url` printed: its token becomes a login, and is removed from the
+    address."""
 
     def __init__(
         self, accounts: ports.AccountsPort, logins: LoginCookies, find_run: ports.FindRun, explain: ports.ConvertFailure
@@ -148,7 +151,7 @@ class FirstVisitLogin:
         self._explain = explain
 
     async def __call__(self, request: Request) -> Response | None:
-        """None for who brings no token, or none that is good any more."""
+        """Returns None for a request without a token, or with one that is no longer valid."""
         given = request.query_params.getlist("token")
         is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
         if len(given) != 1 or not is_opened:
@@ -190,7 +193,7 @@ class AuthEndpoints:
         return self._logins.make_response(call.request, token, device=self._accounts.make_device_token(asked.username))
 
     async def exchange_token(self, call: HttpCall) -> Any:
-        """Ours: the token of the first visit's address for one that can be revoked."""
+        """Our addition: exchanges the token of the first visit's address for one that can be revoked."""
         asked = await call.read_body(requests.TokenExchangeBody)
         token = await self._accounts.exchange_token(
             asked.token, client=requests.get_user_agent(call.request), address=call.caller.address, counted=True
@@ -204,7 +207,7 @@ class AuthEndpoints:
         return self._logins.make_expired_cookie(call.request)
 
     async def get_identity(self, call: HttpCall) -> Any:
-        """Who asks, until when, and what they may do."""
+        """Returns the user, the end of the login, and the permissions."""
         until = call.caller.expires_at_ms
         return {
             "name": call.caller.name,

@@ -1,9 +1,8 @@
-"""How a browser comes in: a token for one visit, and the cookie that a WebSocket brings along. Nothing of it is in a log.
+"""Browser logins: a token for one visit, and the cookie with which a browser stays logged in. None of it is logged.
 
-The cookie that a browser stays logged in with, and whether a request that carries it comes from our own page. Pure.
-
-A browser sends cookies by itself, also for a page of somebody else, and to every port of a machine alike. So a cookie counts only
-together with the browser's own word that our page asks, down to the port; a token in a header needs no such word."""
+A browser sends cookies by itself, even for another site's page, and to every port of a machine alike. So a cookie counts only
+together with the browser's own statement that our page asks, down to the port; a token in a header needs no such statement.
+"""
 
 import hashlib
 import secrets
@@ -22,18 +21,18 @@ if TYPE_CHECKING:
 
 VISIT_SECONDS = 600
 MAX_VISITS = 32
-"""Open at a time; a new one takes the place of the oldest."""
+"""Visits that are open at a time; a new one replaces the oldest."""
 
 
 class VisitTokens:
-    """Tokens that are good once, for a short while, and no longer than the daemon runs. Only their hashes are kept."""
+    """Tokens that are valid once, for a short while, and no longer than the daemon runs. Only their hashes are kept."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._expiries: dict[str, float] = {}
 
     def issue(self) -> tuple[str, int]:
-        """A new one, and when it ends in milliseconds."""
+        """Returns a new token, and its end in milliseconds."""
         while len(self._expiries) >= MAX_VISITS:
             del self._expiries[next(iter(self._expiries))]
         token = secrets.token_urlsafe(32)
@@ -42,8 +41,8 @@ class VisitTokens:
         return token, int(expires_at * 1_000)
 
     def redeem(self, token: str) -> bool:
-        """Whether it was good. It is not any more."""
-        # Looked up by its hash: how long that takes says nothing about the tokens that there are.
+        """Returns whether the token was valid. It no longer is."""
+        # The lookup is by hash: its duration reveals nothing about the valid tokens.
         return self._expiries.pop(_hash_token(token), 0.0) > self._now()
 
 
@@ -52,7 +51,7 @@ def _hash_token(token: str) -> str:
 
 
 def apply_cookie_token(request: "upgrade.UpgradeRequest", public_url: str | None) -> "upgrade.UpgradeRequest":
-    """The same request; one of our own page without another token has its cookie's."""
+    """Returns the same request; if it comes from our own page without another token, it has its cookie's token."""
     headers = request.headers
     host = headers.get("host", "")
     if request.origin.token is not None or "origin" not in headers:
@@ -65,26 +64,26 @@ def apply_cookie_token(request: "upgrade.UpgradeRequest", public_url: str | None
 
 COOKIE_NAME = "tower"
 DEVICE_SECONDS = 180 * 86_400
-"""How long a device is remembered."""
+"""Seconds for which a device is remembered."""
 SAME_ORIGIN, NO_SITE = "same-origin", "none"
-"""What `Sec-Fetch-Site` says of our own page, and of a person who typed the address."""
+"""The values of `Sec-Fetch-Site` for our own page, and for an address that a user typed."""
 
 
 def make_cookie_name(host: str) -> str:
-    """Of one daemon: several may listen at one machine, and a browser keeps the cookies of all ports together."""
+    """Makes the name of one daemon's cookie: several may listen on one machine, and a browser shares cookies among all ports."""
     port = host.rpartition(":")[2]
     return f"{COOKIE_NAME}_{port}" if ":" in host and port.isascii() and port.isdecimal() else COOKIE_NAME
 
 
 def read_cookie(cookie: str | None, host: str) -> str | None:
-    """The token in a `Cookie` header. None also when there are two: somebody else has set one of them."""
+    """Returns the token in a `Cookie` header. None also when there are two: one of them is not ours."""
     pairs = (part.partition("=") for part in (cookie or "").split(";"))
     ours = [value.strip() for key, _, value in pairs if key.strip() == make_cookie_name(host)]
     return (ours[0] or None) if len(ours) == 1 else None
 
 
 def make_cookie(host: str, token: str, *, seconds: int, secure: bool) -> str:
-    """For `Set-Cookie`. No script sees it, no other site's page sends it, and it ends with its token."""
+    """Makes the value of `Set-Cookie`. No script sees the cookie, no other site's page sends it, and it ends with its token."""
     return f"{make_cookie_name(host)}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{'; Secure' if secure else ''}"
 
 
@@ -93,14 +92,14 @@ def make_expired_cookie(host: str, *, secure: bool) -> str:
 
 
 def read_device_cookie(cookie: str | None, host: str) -> str:
-    """What tells a device that has logged in before from a stranger's; it admits no client."""
+    """Returns the token that identifies a device which has logged in before; it admits no client."""
     pairs = (part.partition("=") for part in (cookie or "").split(";"))
     ours = [value.strip() for key, _, value in pairs if key.strip() == f"{make_cookie_name(host)}_device"]
     return ours[0] if len(ours) == 1 else ""
 
 
 def make_device_cookie(host: str, device: str, *, secure: bool) -> str:
-    """For `Set-Cookie`. Only sent where one logs in."""
+    """Makes the value of `Set-Cookie`. The cookie is only sent to the login's paths."""
     lasting = f"Max-Age={DEVICE_SECONDS}; HttpOnly; SameSite=Strict{'; Secure' if secure else ''}"
     return f"{make_cookie_name(host)}_device={device}; Path=/auth; {lasting}"
 
@@ -108,7 +107,7 @@ def make_device_cookie(host: str, device: str, *, secure: bool) -> str:
 def is_own_page(
     origin: str | None, fetch_site: str | None, host: str, public_url: str | None, *, forwarded_proto: str = ""
 ) -> bool:
-    """Whether the browser says that our own page asks. Without any word of it: no."""
+    """Returns whether the browser states that our own page asks. Without a statement: no."""
     if origin is None:
         return fetch_site == SAME_ORIGIN
     return AllowedOrigins(public_url=public_url).judge(origin, host, forwarded_proto=forwarded_proto) is OriginVerdict.OWN

@@ -1,10 +1,9 @@
-"""The one page of a port that is there for its WebSockets: whether the daemon is well.
+"""ASGI apps that need no loading: the health page of a port for WebSockets, `/link` of the host's own socket, and `LazyApp`.
 
-The page `/link` of the host's own socket: how the link to the hub stands. All else is for the pages behind it.
-
-It loads nothing: a daemon that dials no hub says so without ever having heard of relay.
-
-An ASGI app that is made when it is first asked for something: the HTTP port is open before its pages are loaded."""
+`/link` shows the status of the link to the hub; all other paths are passed to the app behind it. It loads nothing: a daemon
+without a hub answers it without loading relay. `LazyApp` is made at its first request: the HTTP port is open before its pages are
+loaded.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -19,7 +18,7 @@ _JSON = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")
 
 async def serve_health(scope: Any, receive: Any, send: Any) -> None:
     if scope["type"] != "http":
-        raise RuntimeError("this app has nothing to begin or to end")  # as ASGI wants it said
+        raise RuntimeError("this app has nothing to begin or to end")  # the reply that ASGI expects
     found = scope["path"] == "/healthz" and scope["method"] in ("GET", "HEAD")
     await send({"type": "http.response.start", "status": 200 if found else 404, "headers": _JSON})
     await send({"type": "http.response.body", "body": b'{"ok":true}' if found else b'{"error":"not found"}'})
@@ -43,7 +42,7 @@ class LinkPage:
 
 
 def _is_page(scope: Any) -> bool:
-    """The pages behind refuse those of browsers."""
+    """The app behind it refuses pages of browsers."""
     return any(name == b"origin" for name, _ in scope["headers"])
 
 
@@ -59,12 +58,12 @@ class LazyApp:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            raise RuntimeError("this app has nothing to begin or to end")  # as ASGI wants it said
+            raise RuntimeError("this app has nothing to begin or to end")  # the reply that ASGI expects
         if self._app is None:
             try:
                 self._app = await self._make()
             except ConfigError as problem:
-                # What was fine at the start of the daemon and no longer is, such as a file that was changed since.
+                # A setting was valid at the start of the daemon and no longer is, such as a file that was changed since.
                 log.error("the HTTP port cannot serve its pages: %s", problem)
                 await _answer_unavailable(send, f"a setting cannot be used: `{problem.setting}`; the log has the remedy")
                 return
@@ -72,7 +71,7 @@ class LazyApp:
 
 
 async def _answer_unavailable(send: Any, reason: str) -> None:
-    """In the form of `/readyz`, whichever page was asked for."""
+    """Answers in the form of `/readyz`, whichever page was requested."""
     body = msgspec.json.encode({"ready": False, "reasons": [reason]})
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 503, "headers": headers})

@@ -1,7 +1,7 @@
-"""In front of every endpoint: by which name we were reached, which site a page is from, and what every answer says.
+"""The guard in front of every endpoint: it checks the host name and the page's origin, and adds the headers of every response.
 
-Any web page can make a browser ask a port of this machine, so the rules for WebSockets hold here too (see
-`transports/upgrade.py`). Handlers find the path as it was spelled: what is escaped in one of its parts stays in that part.
+Any web page can make a browser send requests to a port of this machine, so the rules for WebSockets apply here too (see
+`transports/upgrade.py`). Handlers get the path as it was spelled: an escaped character stays in its part of the path.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from switchtower.web_api.responses import HttpError
 
 DRAIN_TIMEOUT = 1.0
 MAX_DRAINED_BYTES = 16 * 1_048_576
-"""How long, and for how much, we go on reading a body that nobody wants: who still sends would miss the answer otherwise."""
+"""The time and the size up to which we continue to read an unwanted body: a client that still sends would miss the answer
+otherwise."""
 
 _RESPONSE_HEADERS = {
     "Cache-Control": "no-store",
@@ -38,8 +39,8 @@ AsgiMessage = MutableMapping[str, Any]
 
 class OriginGuard:
     def __init__(self, app: Any, *, hosts: Collection[str], sites: AllowedOrigins) -> None:
-        """`hosts` are the names that we may be reached by besides loopback's, `sites` the pages that may ask; those of them
-        that are configured may read answers."""
+        """`hosts` are our host names besides loopback's, `sites` the pages that may send requests; the configured ones may read
+        answers."""
         self._app = app
         self._hosts = frozenset(name.lower() for name in (*hosts, *sites.names))
         self._sites = sites
@@ -65,7 +66,7 @@ class OriginGuard:
 
     def _find_refusal(self, headers: Headers, server: tuple[str, int | None] | None) -> HttpError | None:
         host = origins.parse_hostname(",".join(headers.getlist("host")))
-        # The address that the connection reached: no page can make its name lead there and look like ours.
+        # The address that the connection reached: no page can make its own name lead there and pass for ours.
         served = {*origins.LOOPBACK, *self._hosts, *((server[0],) if server is not None else ())}
         if host is None or (host not in served and upgrade.ANY_HOST not in served):
             return HttpError(403, "this host name is not served here", hint="add it to the setting `origins`")
@@ -74,20 +75,20 @@ class OriginGuard:
         return None
 
     def _make_cors_headers(self, headers: Headers) -> dict[str, str]:
-        """What lets a browser give our answer to a page of another site."""
+        """Returns the headers that let a browser give our answer to another site's page."""
         origin = ",".join(headers.getlist("origin"))
         return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"} if self._sites.is_shared_with(origin) else {}
 
 
 def judge_origin(headers: Headers, sites: AllowedOrigins) -> OriginVerdict:
-    """What the page is that asks. Only for a request with an `Origin`."""
+    """Judges the page that sends a request, which must have an `Origin`."""
     origin, host = (",".join(headers.getlist(name)) for name in ("origin", "host"))
     return sites.judge(origin, host, forwarded_proto=headers.get("x-forwarded-proto", ""))
 
 
 class OwnerSocketGuard:
-    """For the owner's socket: what every answer says. The socket asks for no token, so no page is served there, not even
-    through a program that forwards a port to it."""
+    """The guard of the owner's socket: it adds the headers of every response. The socket needs no token, so no page is served
+    there, not even through a program that forwards a port to it."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -108,7 +109,7 @@ class OwnerSocketGuard:
 
 
 class GuardedExchange:
-    """One request and its answer, which leaves with our headers and after whatever is still being sent to us."""
+    """One request and its response, which gets our headers and waits until the request's body is read."""
 
     def __init__(self, headers: Headers, receive: Any, send: Any) -> None:
         self.extra: dict[str, str] = {}
@@ -116,7 +117,7 @@ class GuardedExchange:
         self._send = send
         self._unread = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
         self._expects_continue = "expect" in headers
-        """It sends no body until it is told to, so an answer cannot cross it."""
+        """The client sends no body before `100 Continue`, so an answer cannot cross it."""
 
     async def receive(self) -> AsgiMessage:
         message: AsgiMessage = await self._receive()

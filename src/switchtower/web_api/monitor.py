@@ -1,8 +1,8 @@
-"""The SQLite journal as the monitor sees it: whether its file can be written, what is in it by state, how large it is. It never
-reads entries.
+"""The monitor: whether the daemon is ready, or why not, and all metrics. It does not know which store it has.
 
-How the daemon does, for who asks: ready or why not, and all figures. Cheap to ask often: the store is not asked twice within a
-few seconds, and never for the journal's entries. Which store it is, it does not know."""
+It is cheap to call often: the store is not queried twice within a few seconds, and never for the journal's entries. For the
+SQLite store it checks whether the file can be written, counts sessions by state and measures the size.
+"""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ class SqliteStoreStatus:
         return await asyncio.to_thread(inspection.count_states, self._path)
 
     async def measure_size(self) -> int:
-        """In bytes, with its log."""
+        """Returns the size in bytes, with the write-ahead log."""
         return sum(map(_measure_file, (self._path, self._path.with_name(f"{self._path.name}-wal"))))
 
 
@@ -61,7 +61,7 @@ def _measure_file(file: Path) -> int:
 
 
 COUNT_INTERVAL = 5.0
-"""Seconds between two looks at the index of sessions."""
+"""Seconds between two counts of the sessions."""
 _PROTOCOLS = ("push", "relay_app", "relay_host", "minicodex", "pi", "http")
 _STATES = tuple(state.value for state in events.SessionState if state is not events.SessionState.DELETED)
 _BREAKER_STATES = ("closed", "half_open", "open")
@@ -74,11 +74,11 @@ _NODE_FIGURES: tuple[tuple[str, str, shown.Kind, str], ...] = (
     ("followed", "switchtower_node_followed_batches_total", "counter", "Batches of other nodes read for clients of this one"),
     ("takeovers", "switchtower_node_takeovers_total", "counter", "Sessions taken over from nodes that fell silent or left"),
 )
-"""By the name under which the node counts them."""
+"""The metrics by the name under which the node counts them."""
 
 
 class Monitor:
-    """Implements `ports.Monitor` of relay's HTTP."""
+    """Implements `ports.MonitorPort`."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Monitor:
         node_figures: Callable[[], Mapping[str, float]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`check` tells why nobody should come, as far as the store and the node know. `count_states` and `journal_bytes` ask
+        """`check` returns the reasons why the store or the node should get no clients. `count_states` and `journal_bytes` query
         the store, and raise `JournalUnavailable`."""
         self._metrics = metrics
         self._runtime = runtime
@@ -141,7 +141,7 @@ class Monitor:
     async def _count_sessions(self) -> None:
         async with self._counting:
             if self._clock() - self._counted_at >= COUNT_INTERVAL:
-                with contextlib.suppress(errors.JournalUnavailable):  # what was counted last is still the best there is
+                with contextlib.suppress(errors.JournalUnavailable):  # the last count is still the best available
                     self._states = await self._count_states()
                     self._bytes = await self._journal_bytes()
                 self._counted_at = self._clock()
@@ -232,7 +232,7 @@ class Monitor:
         )
 
     def _collect_node(self) -> Iterator[shown.MetricFamily]:
-        """Nothing where there is but one."""
+        """A single node has no such metrics."""
         if self._node_name is not None:
             yield shown.make_labelled(
                 "switchtower_node_info", "gauge", "Always 1; the name is in its label", "node", {self._node_name: 1}
@@ -246,7 +246,7 @@ class Monitor:
         used = resource.getrusage(resource.RUSAGE_SELF)
         yield shown.make_single("process_cpu_seconds_total", "counter", "CPU time of the daemon", used.ru_utime + used.ru_stime)
         yield shown.make_single("process_start_time_seconds", "gauge", "When the daemon started", self._metrics.started_at)
-        with contextlib.suppress(OSError):  # where there is no /proc
+        with contextlib.suppress(OSError):  # systems without /proc
             resident = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_SIZE
             yield shown.make_single("process_resident_memory_bytes", "gauge", "Memory of the daemon", resident)
             yield shown.make_single("process_open_fds", "gauge", "Open files and sockets", len(os.listdir("/proc/self/fd")))  # noqa: PTH208
@@ -259,6 +259,6 @@ class Monitor:
 
 
 def get_protocol_label(receiver: Receiver | None) -> str:
-    """The label of a connection: `http` for a connection without a protocol of its own."""
+    """Returns the label of a connection: `http` if it has no protocol."""
     label: str = getattr(receiver, "protocol", "http")
     return label

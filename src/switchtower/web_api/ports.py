@@ -1,4 +1,5 @@
-"""What the endpoints need of the hub, of the accounts and of what refuses. They know these and not the rooms behind them."""
+"""The ports of the endpoints: the hub, the accounts, and the conversion of refusals. The endpoints know these and not the modules
+behind them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -13,13 +14,14 @@ from switchtower.web_api.endpoints import page_files
 from switchtower.web_api.responses import HttpError
 
 FindRun = Callable[[ConnectionOrigin], str | None]
-"""The run, by the core's id, whose process is at the other end; None when it is of no run. Raises `Unattributed`."""
+"""Returns the run, by the core's id, whose process is at the other end; None for a process of no run. Raises
+`ProcessUnattributed`."""
 ConvertFailure = Callable[[Exception], HttpError | None]
-"""What a refusal of the accounts means to who asked; None for what is none."""
+"""Converts a refusal of the accounts to an HTTP error; returns None for any other exception."""
 CanRead = Callable[[ConnectionOrigin, Mapping[str, str]], bool]
-"""Whether somebody without a token may see how the daemon does, from where they are and what their request says."""
+"""Returns whether a client without a token may read the metrics, from its address and its headers."""
 LOGIN_SECONDS = 86_400
-"""How long a login lasts, and its cookie with it."""
+"""The lifetime of a login and its cookie."""
 
 
 class HubPort(Protocol):
@@ -32,17 +34,17 @@ class HubPort(Protocol):
     ) -> list[messages.Message] | None: ...
 
     async def read_screen(self, run_id: str) -> dict[str, Any] | None:
-        """What a late joiner paints. None: there is no such run, or it has no terminal."""
+        """Returns the screen for a new subscriber. None: the run does not exist, or has no terminal."""
         ...
 
     async def send_input(self, run_id: str, request: messages.SendInput, actor: events.Actor) -> None:
-        """Raises `errors.Refused`."""
+        """Raises `errors.RelayError`."""
         ...
 
     async def list_hosts(self) -> list[messages.HostRow]: ...
 
     async def set_host_state(self, host_id: str, state: str, by: events.Actor | None = None) -> bool:
-        """False here, as in the next three: there is no such host."""
+        """Returns False, like the next three, when the host does not exist."""
         ...
 
     async def rename_host(self, host_id: str, name: str, by: events.Actor | None = None) -> bool: ...
@@ -58,7 +60,7 @@ class IdentityPort(Protocol):
 
     @property
     def token_id(self) -> str | None:
-        """None for the owner's token, which nobody revokes."""
+        """None for the owner's token, which cannot be revoked."""
         ...
 
     @property
@@ -71,12 +73,12 @@ class IdentityPort(Protocol):
 
 
 class AccountsPort(Protocol):
-    """Refusals are exceptions of its own; an `Explain` knows them."""
+    """Its refusals are exceptions that a `ConvertFailure` knows."""
 
     async def login(self, username: str, password: str, address: str, *, client: str = "", device: str = "") -> str: ...
 
     def make_device_token(self, name: str) -> str:
-        """For a client that has logged in, which brings it along as `device` the next time."""
+        """Makes a token for a client that has logged in, which sends it as `device` the next time."""
         ...
 
     async def exchange_token(
@@ -107,27 +109,27 @@ class AccountsPort(Protocol):
 
 
 class VisitTokensPort(Protocol):
-    """Tokens that let their bearer in once."""
+    """Tokens that log their bearer in once."""
 
     def issue(self) -> tuple[str, int]:
-        """A new one, and when it ends in milliseconds."""
+        """Returns a new token, and its end in milliseconds."""
         ...
 
 
 class MonitorPort(Protocol):
-    """How the daemon does."""
+    """The health and the metrics of the daemon."""
 
     def list_unready_reasons(self) -> list[str]: ...
 
     async def format_prometheus(self) -> str:
-        """In Prometheus' format."""
+        """Formats the metrics in Prometheus' format."""
         ...
 
     async def collect_figures(self) -> dict[str, Any]: ...
 
 
 class PushSubscriptionsPort(Protocol):
-    """Browsers that asked to be told. Its refusals are exceptions that the `Explain` knows."""
+    """Browsers that subscribed to notifications. Its refusals are exceptions that the `ConvertFailure` knows."""
 
     async def get_public_key(self) -> str: ...
 
@@ -137,15 +139,15 @@ class PushSubscriptionsPort(Protocol):
 
 
 class OptionalEndpoints(Struct, frozen=True, kw_only=True):
-    """What the port offers beyond relay's own endpoints; each may be missing."""
+    """The endpoints of the port beyond relay's own; each may be missing."""
 
     page: page_files.PageFiles | None = None
-    """What is shown at all paths that are no endpoint's."""
+    """The page, which is served at all paths that are not endpoints."""
     monitor: MonitorPort | None = None
     decisions: journal.Audit | None = None
     pushes: PushSubscriptionsPort | None = None
     sessions: session_service.SessionService | None = None
-    """For what apps may do with sessions beyond relay's own words."""
+    """The service for the actions of apps on sessions beyond relay's own."""
     public_url: str | None = None
     can_read: CanRead = lambda origin, headers: False
 

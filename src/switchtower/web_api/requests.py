@@ -1,8 +1,8 @@
-"""Bodies of requests: bounded in size and in time, and read as the type that is wanted. Nothing of a body is in a log.
+"""One request as its handler sees it: the caller, the parts of the path, the query and the body.
 
-One request as its handler sees it: who asks, what the path names, what the query and the body say.
-
-Who is at the other end of a request's connection, as the transport knows it."""
+Bodies are bounded in size and in time, and decoded as the wanted type. No part of a body is logged. The transport identifies the
+process at the other end of a request's connection.
+"""
 
 import asyncio
 from collections.abc import Coroutine
@@ -45,9 +45,9 @@ class NewTokenBody(Struct, frozen=True):
 
     name: str
     user: str | None = None
-    """Whose it is; without it, who asks."""
+    """The token's user; by default the caller."""
     scope: Role | None = None
-    """It allows no more than this; without it, as much as its user's role does now."""
+    """The token allows no more than this; without it, as much as its user's current role."""
     expires_in_s: Annotated[int, Meta(ge=60, le=10**9)] | None = None
 
 
@@ -90,7 +90,7 @@ def convert_fields(fields: dict[str, Any], type_: type[BodyT]) -> BodyT:
 
 
 def _make_invalid_body_error(problem: Exception) -> responses.HttpError:
-    # The library names fields and types, and the values of none that may be secret.
+    # The library names fields and types, but no values, which may be secret.
     said = str(problem) if isinstance(problem, msgspec.MsgspecError) else "not JSON, or nested too deep"
     return responses.HttpError(400, f"malformed request: {said}")
 
@@ -108,16 +108,16 @@ class HttpCaller(Struct, frozen=True, kw_only=True):
     via: str
     address: str = ""
     token_id: str | None = None
-    """Of the access token it came with."""
+    """The id of the caller's access token."""
     expires_at_ms: int | None = None
-    """When that ends; None for one that does not."""
+    """The end of that token; None for one without an end."""
     run_id: str | None = None
-    """The run that it is a process of, by the core's id."""
+    """The run, by the core's id, of which the caller is a process."""
     role: roles.Role = roles.Role.VIEWER
     device: str = ""
 
     def make_actor(self, claimed: str | None = None) -> events.Actor:
-        """`claimed` is what an app calls itself. Who came over the owner's socket is what it is."""
+        """`claimed` is the app's own label. It does not count on the owner's socket."""
         return events.Actor(
             name=self.name,
             via=claimed if self.via == "web" and claimed in messages.ACTORS else self.via,
@@ -135,7 +135,7 @@ class HttpCall:
     # The path
 
     def get_path_part(self, name: str) -> str:
-        """A part of the path as it was before it was spelled for a URL; it may hold anything, slashes too."""
+        """Returns a decoded part of the path; it may contain anything, slashes too."""
         try:
             return unquote_to_bytes(self.request.path_params[name]).decode()
         except UnicodeDecodeError:
@@ -193,7 +193,7 @@ class HttpCall:
         return decode_body(await self._read_content(), type_)
 
     async def read_body_with_defaults(self, type_: type[RequestBodyT], **defaults: Any) -> RequestBodyT:
-        """As `asked`, with values for what the body does not name. Without a body these are all."""
+        """Like `read_body`, with defaults for fields that the body does not name. Without a body these are all."""
         content = await self._read_content()
         fields: dict[str, Any] = decode_body(content, dict[str, Any]) if content else {}
         return convert_fields(defaults | fields, type_)
@@ -202,7 +202,7 @@ class HttpCall:
         return await read_body(self.request, self._body_timeout_s)
 
     async def run_while_connected(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Does the work as long as somebody waits for it. To be used when the body has been read."""
+        """Runs the work while the client is connected. The body must have been read before."""
         working = asyncio.ensure_future(work)
         leaving = asyncio.ensure_future(wait_for_disconnect(self.request))
         try:
@@ -215,7 +215,7 @@ class HttpCall:
             working.cancel()
             await asyncio.wait((working, leaving))
             if not working.cancelled():
-                working.exception()  # looked at, so that nobody complains about one which came too late
+                working.exception()  # retrieved, so that asyncio does not report a late exception
 
 
 async def wait_for_disconnect(request: Request) -> None:
@@ -237,13 +237,13 @@ def get_origin(request: Request) -> ConnectionOrigin:
 
 
 def mark_authenticated(request: Request) -> None:
-    """Its connection no longer counts as a stranger's."""
+    """The connection no longer counts as unauthenticated."""
     _get_peer(request).authenticate()
 
 
 def find_calling_run(request: Request, find_run: ports.FindRun) -> str | None:
-    """The run whose process asks. Found once a connection: that may mean to look at every process. Raises `Problem` when it
-    cannot be told."""
+    """Returns the run whose process sends the request. It is found once per connection: that may require a scan of all processes.
+    Raises `HttpError` when it is not known."""
     peer = _get_peer(request)
     if peer.attribution is None:
         try:

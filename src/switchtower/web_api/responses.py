@@ -1,6 +1,5 @@
-"""Why a request is refused, as HTTP tells it: one exception, and one table from relay's words to a status.
-
-What handlers return, as responses. Everything that is not a stream or a page is JSON."""
+"""HTTP errors and responses: one exception for a refused request, one table from relay's refusals to a status, and the conversion
+of handlers' results. Everything that is not a stream or a page is JSON."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -34,7 +33,7 @@ _STATUS = {
 
 
 class HttpError(Exception):
-    """A request that goes no further. `error` and `hint` are what its sender reads."""
+    """A request is refused. The client gets `error` and `hint`."""
 
     def __init__(self, status: int, error: str, *, hint: str | None = None, headers: Mapping[str, str] = _NONE) -> None:
         super().__init__(error)
@@ -49,7 +48,7 @@ def make_unauthorized(error: str = "unauthorized", hint: str | None = "log in wi
 
 
 def make_run_process_refused() -> HttpError:
-    # It is the owner's process too, and may not decide in the owner's name about what it does itself.
+    # It is the owner's process too, and may not decide in the owner's name about its own actions.
     return HttpError(403, "a process of a run may not do this", hint="ask a person to do it")
 
 
@@ -80,7 +79,7 @@ def make_internal_error() -> HttpError:
 
 
 def convert_failure(failure: Exception) -> HttpError | None:
-    """None for what is nobody's refusal."""
+    """Returns None for an exception that is not a refusal."""
     match failure:
         case HttpError():
             return failure
@@ -102,7 +101,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def make_response(answer: Any) -> Any:
-    """A response as it is; nothing as 204; anything else as JSON."""
+    """Returns a response unchanged, None as 204, and anything else as JSON."""
     if answer is None:
         return Response(status_code=204)
     if isinstance(answer, Response) or callable(answer):

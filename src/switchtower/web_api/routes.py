@@ -1,4 +1,4 @@
-"""The endpoints as a table: method, path, handler, and who may come. One door for everything that goes wrong."""
+"""The endpoints as a table: method, path, handler, and required access. Every failure of a handler is converted here."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
@@ -22,14 +22,14 @@ EndpointHandler = Callable[[HttpCall], Awaitable[Any]]
 
 
 class RouteAccess(Enum):
-    """Who may come."""
+    """The access that an endpoint requires."""
 
     ANYONE = auto()
     UNAUTHENTICATED = auto()
-    """Somebody without a token yet, but no process of a run."""
+    """A client without a token yet, but no process of a run."""
     USER = auto()
     READER = auto()
-    """A user, or whoever else may see how the daemon does."""
+    """A user, or another client that may read the metrics."""
     RUN = auto()
     """A user; on the owner's socket also a process of a run."""
 
@@ -40,7 +40,7 @@ class EndpointRoute(NamedTuple):
     handler: EndpointHandler
     entry: RouteAccess = RouteAccess.USER
     action: Action | None = None
-    """What it does, which says the least role that it needs. None needs an admin."""
+    """The endpoint's action, which determines the lowest role that it needs. None needs an admin."""
 
     def check(self, role: roles.Role) -> None:
         """Raises `errors.RoleForbidden`."""
@@ -50,7 +50,7 @@ class EndpointRoute(NamedTuple):
 
 class RequestAuthenticator(Protocol):
     async def authenticate(self, request: Request, entry: RouteAccess) -> HttpCaller:
-        """Raises `Problem`."""
+        """Raises `HttpError`."""
         ...
 
 
@@ -62,7 +62,7 @@ def make_router(
     body_timeout_s: float,
     default: Any = pages.respond_not_found,
 ) -> Router:
-    """`otherwise` is the app for all other paths."""
+    """`default` is the app for all other paths."""
     by_path: dict[str, dict[str, EndpointRoute]] = {}
     for row in rows:
         methods = by_path.setdefault(row.path, {})
@@ -73,7 +73,7 @@ def make_router(
 
 
 class PathEndpoint:
-    """All that one path answers."""
+    """All methods of one path."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class PathEndpoint:
         except Exception as failure:
             problem = responses.convert_failure(failure) or self._explain(failure)
             if problem is None:
-                # A bug of ours. The row's path, not the request's: that one may hold anything.
+                # It is our own bug. The row's path is logged, not the request's, which may contain anything.
                 log.exception("%s %s failed", row.method, row.path)
                 problem = responses.make_internal_error()
             return responses.make_error_response(problem)

@@ -1,4 +1,4 @@
-"""MiniCodex clients of real daemons, which check every frame that they are sent and end with their test."""
+"""MiniCodex clients of real daemons, which check every received frame and close with their test."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -21,7 +21,7 @@ Play = Callable[..., Awaitable[MiniCodexClient]]
 
 @pytest.fixture
 async def connect_minicodex() -> AsyncIterator[Enter]:
-    """`enter(daemon, session_id=…)`: a client that has said nothing yet."""
+    """`connect_minicodex(daemon, session_id=…)` opens a client that has not sent anything yet."""
     clients: list[MiniCodexClient] = []
 
     async def enter_one(daemon: ManagedDaemon, **query: Any) -> MiniCodexClient:
@@ -37,7 +37,7 @@ async def connect_minicodex() -> AsyncIterator[Enter]:
 
 @pytest.fixture
 async def minicodex_client(connect_minicodex: Enter, push_daemon: ManagedDaemon, workspace: Path) -> MiniCodexClient:
-    """Greeted, in a new session, on the usual daemon."""
+    """A client of the default daemon after `hello`, in a new session."""
     client = await connect_minicodex(push_daemon, cwd=workspace)
     await client.send_hello()
     return client
@@ -63,7 +63,7 @@ def scripted_models() -> Iterator[theatres.ScriptedModels]:
 async def start_scripted_session(
     scripted_models: theatres.ScriptedModels, connect_minicodex: Enter, connect: Connect, workspace: Path
 ) -> Play:
-    """`play(answer, …)`: a greeted client of a session whose model gives these answers."""
+    """`start_scripted_session(answer, …)` opens a client, after `hello`, of a session whose model gives these answers."""
 
     async def play_one(*answers: script.ScriptedAnswer, **fields: object) -> MiniCodexClient:
         model = f"m-{uuid4().hex}"

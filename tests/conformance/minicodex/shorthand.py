@@ -1,10 +1,10 @@
-"""A run in short, for tests that are about an order."""
+"""Summarises the events of a run, for tests about their order."""
 
 from switchtower.testing.minicodex_client import Frame
 
 
 def summarise_events(frames: list[Frame]) -> list[str]:
-    """A word for each event: a status, an error's code, a decision, or the type. Pieces of one text are one word."""
+    """Returns one word for each event: a status, an error's code, a decision, or the type. Pieces of one text are one word."""
     words: list[str] = []
     for frame in frames:
         if "event_id" in frame and frame["type"] != "snapshot":

@@ -1,5 +1,8 @@
-"""Everything that a pi server may send, closed: a field that neither document names, and that is not listed here as ours,
-fails the test whose client received it. Written from the documents alone; imports nothing of the protocol's rooms."""
+"""Closed types of everything that a pi server may send: a field that neither document names, and that is not listed here as our
+addition, fails the test whose client received it.
+
+The types follow the documents alone; this module imports nothing from the protocol's package.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -86,7 +89,7 @@ class StrictPartialMessage(StrictPiStruct, frozen=True, kw_only=True, tag_field=
     stopReason: Literal["stop", "length", "toolUse", "error", "aborted"]
     timestamp: Count
     truncated: bool | UnsetType = UNSET
-    """Ours: long blocks show only their end."""
+    """Our addition: long blocks show only their end."""
 
 
 class ToolResult(StrictPiStruct, frozen=True, kw_only=True, tag_field="role", tag="toolResult"):
@@ -212,7 +215,7 @@ class ToolContent(StrictPiStruct, frozen=True, kw_only=True):
 class PartialContent(StrictPiStruct, frozen=True, kw_only=True):
     content: list[TextPart]
     truncated: bool | UnsetType = UNSET
-    """Ours."""
+    """Our addition."""
 
 
 class ToolExecutionStart(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="tool_execution_start"):
@@ -227,7 +230,7 @@ class ToolExecutionUpdate(StrictPiStruct, frozen=True, kw_only=True, tag_field="
     args: dict[str, Any]
     partialResult: PartialContent
     delta: Text
-    """Ours."""
+    """Our addition."""
 
 
 class ToolExecutionEnd(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="tool_execution_end"):
@@ -279,9 +282,9 @@ class ExtensionUiRequest(StrictPiStruct, frozen=True, kw_only=True, tag_field="t
     questions: list[dict[str, Any]] | UnsetType = UNSET
     timeout: Count | UnsetType = UNSET
     approval: bool | UnsetType = UNSET
-    """Ours."""
+    """Our addition."""
     always: Text | UnsetType = UNSET
-    """Ours."""
+    """Our addition."""
 
     def __post_init__(self) -> None:
         needed = {"select": "options", "confirm": "message", "interview": "questions"}.get(self.method)
@@ -292,7 +295,7 @@ class ExtensionUiRequest(StrictPiStruct, frozen=True, kw_only=True, tag_field="t
                 raise ValueError(f"{self.method} with {field}")
 
 
-# Session events of our own: pi-server 14, additive
+# Session events that we add: pi-server 14, additive
 
 
 class ExtensionUiClosed(StrictPiStruct, frozen=True, kw_only=True, tag_field="type", tag="extension_ui_closed"):
@@ -397,7 +400,7 @@ class SessionInfo(StrictPiStruct, frozen=True, kw_only=True):
     isStreaming: bool
     messageCount: Count
     createdAt: Moment
-    sandbox: Text | UnsetType = UNSET  # ours, and so is what follows
+    sandbox: Text | UnsetType = UNSET  # our additions start here
     childOf: Text | UnsetType = UNSET
 
 
@@ -412,7 +415,7 @@ class StoredSessionInfo(StrictPiStruct, frozen=True, kw_only=True):
     messageCount: Count | UnsetType = UNSET
 
 
-# What responses carry
+# Response data
 
 
 class Sessions(StrictPiStruct, frozen=True, kw_only=True):
@@ -454,7 +457,7 @@ class Rejected(StrictPiStruct, frozen=True, kw_only=True):
     globalRateLimit: Count
     connectionLimit: Count
     inFlightLimit: Count
-    """Ours, like the three below."""
+    """Our addition, like the three below."""
     conflict: Count
     validation: Count
     shutdown: Count
@@ -567,7 +570,7 @@ class SessionFile(StrictPiStruct, frozen=True, kw_only=True):
     name: Text
     modifiedAt: Moment
     fileExists: bool
-    """Ours."""
+    """Our addition."""
 
 
 class SessionFiles(StrictPiStruct, frozen=True, kw_only=True):
@@ -653,7 +656,7 @@ class ContextUsage(StrictPiStruct, frozen=True, kw_only=True):
 
 
 NOTHING = UnsetType
-"""The command's success says it all: there is no `data`."""
+"""The success of these commands has no `data`."""
 
 DATA: dict[str, Any] = {
     "list_sessions": Sessions,
@@ -700,7 +703,7 @@ DATA: dict[str, Any] = {
 }
 
 WITHOUT_VERSION = {"list_sessions", "delete_session", "get_metrics", "health_check", "list_stored_sessions"}
-"""Interop, Envelope: every other command's success tells the session's version."""
+"""Interop, Envelope: the success of every other command carries the session's version."""
 
 
 # Frames
@@ -819,7 +822,7 @@ AnyFrame = (
 
 
 def check(frame: Frame) -> None:
-    """Raises `AssertionError` for what the documents do not allow."""
+    """Raises `AssertionError` for a frame that the documents do not allow."""
     try:
         msgspec.convert(frame, AnyFrame)
     except msgspec.ValidationError as problem:

@@ -1,4 +1,4 @@
-"""Pi's daemons, started when first wanted, and clients that end with their test."""
+"""pi's daemons, which start on first use, and clients that close with their test."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack
@@ -16,7 +16,7 @@ TRANSPORTS = ("websocket", "stdio")
 
 @pytest.fixture(scope="session")
 def start_pi() -> Iterator[StartPi]:
-    """A running daemon with these settings. The same settings get the same daemon."""
+    """Starts a daemon with these settings. The same settings share one daemon."""
     started: dict[tuple[tuple[str, object], ...], PiDaemon] = {}
     with ExitStack() as stack:
 
@@ -34,7 +34,7 @@ def start_pi() -> Iterator[StartPi]:
 
 @pytest.fixture
 def dedicated_pi() -> Iterator[StartPi]:
-    """A running daemon that nobody else uses: to restart, to kill, to count."""
+    """Starts a daemon for a single test, which may restart it, kill it or count what it does."""
     with ExitStack() as stack:
 
         def start(**settings: Any) -> PiDaemon:
@@ -48,19 +48,19 @@ def dedicated_pi() -> Iterator[StartPi]:
 
 @pytest.fixture
 def pi_daemon(start_pi: StartPi) -> PiDaemon:
-    """The daemon that does not limit rates and is otherwise as it comes."""
+    """A daemon with default settings, except that it does not limit rates."""
     return start_pi()
 
 
 @pytest.fixture(params=TRANSPORTS)
 def pi_transport(request: pytest.FixtureRequest) -> str:
-    """Tests that ask for it run over WebSocket and through `tower stdio`."""
+    """The transport: tests that request it run over WebSocket and through `tower stdio`."""
     return str(request.param)
 
 
 @pytest.fixture
 async def connect_pi(pi_transport: str) -> AsyncIterator[Join]:
-    """`join(daemon)`: another client by the same door, which ends with the test."""
+    """`connect_pi(daemon)` connects another client over the same transport; it closes with the test."""
     clients: list[CheckedClient] = []
 
     async def enter(daemon: PiDaemon, **options: Any) -> CheckedClient:
@@ -74,19 +74,19 @@ async def connect_pi(pi_transport: str) -> AsyncIterator[Join]:
 
 @pytest.fixture
 async def pi_client(connect_pi: Join, pi_daemon: PiDaemon) -> CheckedClient:
-    """A client of the usual daemon, once by each door."""
+    """A client of the default daemon, once over each transport."""
     return await connect_pi(pi_daemon)
 
 
 @pytest.fixture(scope="session")
 def scripted_models() -> Iterator[theatres.ScriptedModels]:
-    """A daemon with models that play what a test wrote."""
+    """A daemon with models that give the answers that a test has written."""
     with theatres.open_models() as opened:
         yield opened
 
 
 @pytest.fixture
 def dedicated_scripted_models() -> Iterator[theatres.ScriptedModels]:
-    """The same for one test alone: breakers remember."""
+    """The same for a single test, because circuit breakers keep state."""
     with theatres.open_models() as opened:
         yield opened

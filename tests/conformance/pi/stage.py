@@ -1,5 +1,5 @@
-"""What pi's tests play on: a real daemon with a home of its own, `tower stdio` as a real process, and a client that checks
-every frame it is sent."""
+"""The fixtures of pi's tests: a real daemon with its own home, `tower stdio` as a real process, and a client that checks every
+received frame."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,8 @@ LIFECYCLE = ("command_accepted", "command_started", "command_finished")
 
 
 class PiDaemon(ManagedDaemon):
-    """`HOME` is the home too: stored sessions of pi's lie under it. No rate is limited unless a test says so."""
+    """A daemon whose `HOME` is its home too, because pi's stored sessions are below it. It limits no rate unless a test sets
+    one."""
 
     def __init__(self, **settings: object) -> None:
         super().__init__(**{"pi": "127.0.0.1:0", "pi_session_rate": 0, "pi_client_rate": 0, "pi_max_sessions": 1_000, **settings})
@@ -31,12 +32,12 @@ class PiDaemon(ManagedDaemon):
 
     @property
     def pi(self) -> str:
-        """Of the port, as an HTTP address."""
+        """The HTTP address of pi's port."""
         return str(self._endpoints["pi"]).replace("ws://", "http://")
 
 
 class StdioWire(SocketWire):
-    """`tower stdio --protocol pi`."""
+    """A connection through `tower stdio --protocol pi`."""
 
     process: processes.Popen
 
@@ -65,7 +66,7 @@ class StdioWire(SocketWire):
 
 
 class CheckedClient(PiClient):
-    """Ids are its own among all clients, also those of earlier tests."""
+    """A client whose ids are unique among all clients, including those of earlier tests."""
 
     def __init__(self, wire: ClientWire) -> None:
         super().__init__(wire)
@@ -80,17 +81,17 @@ class CheckedClient(PiClient):
         closed.check(frame)
         return frame
 
-    # What tests do again and again
+    # Common steps of tests
 
     async def start_session(self, cwd: object = None, **fields: object) -> str:
-        """A new session that this client follows."""
+        """Creates a session and follows it."""
         given = {} if cwd is None else {"cwd": str(cwd)}
         session_id = str((await self.execute("create_session", **given, **fields))["sessionId"])
         await self.execute("switch_session", sessionId=session_id)
         return session_id
 
     async def expect_refusal(self, type_: str, **fields: object) -> str:
-        """Sends a command that is expected to fail; the error."""
+        """Sends a command that is expected to fail, and returns the error."""
         response = await self.request(type_, **fields)
         assert response["success"] is False, response
         return str(response["error"])
@@ -99,28 +100,28 @@ class CheckedClient(PiClient):
         return int((await self.request("get_state", sessionId=session_id))["sessionVersion"])
 
     async def drain(self) -> None:
-        """Everything that was said before this has been read."""
+        """Reads every frame that was sent before this call."""
         await self.execute("list_sessions")
 
     def list_phases(self, command_id: str) -> list[str]:
-        """The types of what was told of one command, in order."""
+        """Lists the types of one command's lifecycle events in order."""
         return [str(frame["type"]) for frame in self.list_lifecycle(command_id)]
 
     async def get_lifecycle_data(self, command_id: str, type_: str) -> Frame:
-        """The data of one lifecycle event of a command, as soon as it is there."""
+        """Waits for one lifecycle event of a command, and returns its data."""
         frame = await self.wait_for(lambda frame: frame["type"] == type_ and frame["data"]["commandId"] == command_id)
         data: Frame = frame["data"]
         return data
 
     async def start_prompt(self, session_id: str, message: str, **fields: object) -> str:
-        """A prompt whose agent is at work; its id."""
+        """Sends a prompt, waits until its agent has started, and returns the command's id."""
         id_ = await self.begin("prompt", sessionId=session_id, message=message, **fields)
         await self.next_event("agent_start")
         return id_
 
 
 async def connect(daemon: PiDaemon, transport: str, *, path: str = "/") -> CheckedClient:
-    """A client that has been greeted."""
+    """Connects a client and reads the server's greeting."""
     wire: ClientWire
     if transport == "websocket":
         wire = await WebSocketWire.open(daemon.pi, None, path=path)

@@ -1,4 +1,4 @@
-"""Models that play what a test wrote: one HTTP server for all, behind a daemon that is configured for it."""
+"""Models that give the answers that a test has written: one HTTP server for all, and a daemon that is configured to use it."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class ScriptedModels(Struct):
         return play.popleft() if len(play) > 1 else play[0]
 
     async def start_session(self, pi: CheckedClient, *answers: script.ScriptedAnswer, cwd: object = None) -> str:
-        """A session whose model gives these answers, the last one again and again."""
+        """Starts a session whose model gives these answers and then repeats the last one."""
         model = f"m-{uuid4().hex}"
         self.plays[model] = deque(answers)
         session_id = await pi.start_session(cwd)

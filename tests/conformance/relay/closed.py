@@ -1,4 +1,4 @@
-"""Every message of ours, held against the document: each field it names and each that we add, and none besides."""
+"""Closed types of all messages that we send: the fields that the document names, our additions, and no others."""
 
 from typing import Annotated, Any, Literal
 
@@ -26,9 +26,9 @@ class Envelope(StrictRelayStruct):
     run_id: Id | UnsetType = UNSET
     seq: Seq | UnsetType = UNSET
     id: Seq | UnsetType = UNSET
-    """Ours: the place in the hub's journal."""
+    """Our addition: the position in the hub's journal."""
     prev_seq: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
-    """Ours, to the hub: the number of the message before this one."""
+    """Our addition, sent to the hub: the number of the previous message."""
 
 
 class Started(StrictRelayStruct):
@@ -36,7 +36,7 @@ class Started(StrictRelayStruct):
     cwd: str
     command: str
     cols: int | UnsetType = UNSET
-    """Ours, with `rows`: how large the terminal is."""
+    """Our addition, with `rows`: the size of the terminal."""
     rows: int | UnsetType = UNSET
 
 
@@ -48,7 +48,7 @@ class Output(StrictRelayStruct):
     stream: Literal["stdout", "stderr"]
     text: Annotated[str, Meta(min_length=1)]
     request_id: Id | UnsetType = UNSET
-    """Ours: the call of an agent's tool that put it out."""
+    """Our addition: the tool call of an agent that produced the output."""
 
 
 class AwaitingInput(StrictRelayStruct):
@@ -60,9 +60,9 @@ class AwaitingInput(StrictRelayStruct):
 class Exited(StrictRelayStruct):
     exit_code: int
     deleted: bool | UnsetType = UNSET
-    """Ours."""
+    """Our addition."""
     outcome: Literal["cancelled", "denied"] | UnsetType = UNSET
-    """Ours: a user has ended it."""
+    """Our addition: a user has ended the run."""
 
 
 class Input(StrictRelayStruct):
@@ -84,14 +84,14 @@ class Permission(StrictRelayStruct):
 
 
 class Claims(StrictRelayStruct):
-    """Ours: whom another machine names."""
+    """Our addition: the user that another machine names."""
 
     by: str
     via: str
 
 
 class Decided(StrictRelayStruct):
-    """Ours."""
+    """Our addition."""
 
     request_id: Id
     decision: Literal["approve", "deny", "abort", "expired", "withdrawn"]
@@ -144,7 +144,7 @@ class Ack(StrictRelayStruct):
 
 
 class Screen(StrictRelayStruct):
-    """Ours. `id` when it stands for what came before it."""
+    """Our addition. `id` is set when the screen replaces earlier output."""
 
     text: str
     cols: int
@@ -158,18 +158,18 @@ class Resized(StrictRelayStruct):
 
 
 class RunError(StrictRelayStruct):
-    """Ours: a command that was not carried out, to the one who gave it."""
+    """Our addition: reports a command that was not executed to the client that sent it."""
 
     command: str
     error: Annotated[str, Meta(min_length=1)]
     input_id: Id | UnsetType = UNSET
     request_id: Id | UnsetType = UNSET
     command_id: Id | UnsetType = UNSET
-    """From a host to its hub only."""
+    """A host sends it to its hub only."""
 
 
 class Error(StrictRelayStruct):
-    """Ours: a message that could not be read."""
+    """Our addition: a message that could not be decoded."""
 
     error: Annotated[str, Meta(min_length=1)]
 
@@ -179,7 +179,7 @@ class StrictEmptyData(StrictRelayStruct):
 
 
 class Usage(StrictRelayStruct):
-    """Ours: what one call of a model took."""
+    """Our addition: the usage of one model call."""
 
     provider: str
     model: str
@@ -192,9 +192,9 @@ class Usage(StrictRelayStruct):
 class Order(StrictRelayStruct, kw_only=True):
     actor: Actor
     by: str
-    """Ours, on everything that is passed on: who asked, by name."""
+    """Our addition to every forwarded message: the name of the user who requested it."""
     command_id: str | UnsetType = UNSET
-    """Ours: a host that refuses says it again."""
+    """Our addition: a host that refuses the command repeats it."""
 
 
 class SendInput(Order):
@@ -240,11 +240,11 @@ ORDERS: dict[str, type[Struct]] = {
     "error": Error,
 }
 _OF_NO_JOURNAL = {"run.lost", "run.found"}
-"""The hub's own words: they have a place in its journal, but no number of the host's."""
+"""Events that the hub creates: they have a position in its journal, but no number from the host."""
 
 
 def check_app_frame(frame: Frame) -> None:
-    """What the hub sends an app."""
+    """Checks a frame from the hub to an app."""
     envelope = msgspec.convert(frame, Envelope)
     assert envelope.prev_seq is UNSET, "numbers between host and hub are no app's business"
     if envelope.type in EVENTS and not (envelope.type == "run.screen" and envelope.seq is UNSET):
@@ -255,7 +255,7 @@ def check_app_frame(frame: Frame) -> None:
 
 
 def check_host_frame(frame: Frame) -> None:
-    """What the hub sends a host. Calls have the fields of their own types, which their tests compare whole."""
+    """Checks a frame from the hub to a host. The fields of calls depend on their types; their tests compare them whole."""
     envelope = msgspec.convert(frame, Envelope)
     assert (envelope.seq, envelope.id, envelope.prev_seq) == (UNSET, UNSET, UNSET)
     if envelope.type in ORDERS:
@@ -265,7 +265,7 @@ def check_host_frame(frame: Frame) -> None:
 
 
 def check_hub_frame(frame: Frame) -> None:
-    """What our host sends a hub."""
+    """Checks a frame from our host to a hub."""
     envelope = msgspec.convert(frame, Envelope)
     assert envelope.host_id is not UNSET, "a host says who it is"
     if envelope.type == "host.heartbeat":

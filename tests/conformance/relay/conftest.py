@@ -1,5 +1,5 @@
-"""A hub with apps and hosts around it, and a host of ours that has dialled a hub of the tests' own. Shared by all tests of a
-worker: runs are told apart by their ids."""
+"""A hub with apps and hosts, and one of our hosts that is connected to a fake hub. All tests of a worker share them; runs are
+distinguished by their ids."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ Dial = Callable[..., Awaitable[CheckedHost]]
 
 
 class RelayDaemon(ManagedDaemon):
-    """`variables` are of the environment, under their own names. Login shells find an empty home, not what a developer has."""
+    """`variables` are environment variables with their own names. Login shells get an empty home instead of the developer's."""
 
     def __init__(self, variables: dict[str, str] | None = None, **settings: object) -> None:
         super().__init__(**settings)
@@ -31,13 +31,13 @@ class RelayDaemon(ManagedDaemon):
 
 
 def connect_owner_socket(daemon: ManagedDaemon) -> CheckedHttp:
-    """The host's own HTTP."""
+    """Returns the HTTP API of the host's owner-only socket."""
     endpoints = json.loads((daemon.home / "run" / "endpoints.json").read_bytes())
     return CheckedHttp(str(endpoints["hostd_socket"]))
 
 
 def read_identity(daemon: ManagedDaemon) -> dict[str, str]:
-    """Who the daemon is to hubs."""
+    """Returns the daemon's identity for hubs."""
     found: dict[str, str] = json.loads(next(daemon.home.rglob("host.json")).read_bytes())
     return found
 
@@ -64,7 +64,7 @@ def local_host_id(hub_http: CheckedHttp) -> str:
 
 @pytest.fixture
 async def open_app() -> AsyncIterator[OpenApp]:
-    """`open_app(daemon)`: an app that ends with the test."""
+    """`open_app(daemon)` opens an app that closes with the test."""
     apps: list[CheckedApp] = []
 
     async def open_one(daemon: ManagedDaemon, token: str | None = None) -> CheckedApp:
@@ -83,7 +83,7 @@ async def app(open_app: OpenApp, hub: ManagedDaemon) -> CheckedApp:
 
 @pytest.fixture
 async def connect_host() -> AsyncIterator[Dial]:
-    """`dial(daemon)`: a host that is not ours and ends with the test."""
+    """`connect_host(daemon)` connects a foreign host that closes with the test."""
     hosts: list[CheckedHost] = []
 
     async def dial_one(daemon: ManagedDaemon, host_id: str | None = None, token: str = TOKEN, **query: Any) -> CheckedHost:
@@ -101,7 +101,7 @@ async def host(connect_host: Dial, hub: ManagedDaemon) -> CheckedHost:
 
 
 class HostWithFakeHub:
-    """A host of ours and the hub that it has dialled."""
+    """One of our hosts, and the fake hub that it is connected to."""
 
     def __init__(self, daemon: RelayDaemon, hub: FakeHub) -> None:
         self.daemon = daemon
@@ -126,7 +126,7 @@ def shared_linked_host() -> Iterator[HostWithFakeHub]:
 
 @pytest.fixture
 def linked_fake_hub(shared_linked_host: HostWithFakeHub) -> Iterator[FakeHub]:
-    """The hub of a shared host of ours, which is left as it was found."""
+    """The fake hub of a shared host, whose settings are restored after the test."""
     hub = shared_linked_host.hub
     assert hub.line
     yield hub
@@ -135,7 +135,7 @@ def linked_fake_hub(shared_linked_host: HostWithFakeHub) -> Iterator[FakeHub]:
 
 @pytest.fixture
 def make_linked_host() -> Iterator[Callable[..., HostWithFakeHub]]:
-    """A host of ours and a hub that nobody else uses: to cut, to kill, to look at from the beginning."""
+    """Creates a host and a fake hub for a single test, which may cut, kill or inspect them from the start."""
     with ExitStack() as stack:
 
         def make(variables: dict[str, str] | None = None, **settings: Any) -> HostWithFakeHub:
@@ -152,13 +152,13 @@ def make_linked_host() -> Iterator[Callable[..., HostWithFakeHub]]:
 
 @pytest.fixture
 def owner_http(hub: ManagedDaemon) -> CheckedHttp:
-    """The owner's socket of the hub's own host."""
+    """The owner-only socket of the hub's own host."""
     return connect_owner_socket(hub)
 
 
 @pytest.fixture
 def repository(workspace: Path) -> Path:
-    """A workspace under git, with one file changed since the commit."""
+    """A workspace under git with one file changed since the commit."""
     git = ["git", "-C", str(workspace), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "one"]):
         subprocess.run([*git, *words], check=True)

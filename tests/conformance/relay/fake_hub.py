@@ -1,4 +1,4 @@
-"""A hub that is not ours, in a thread of its own: our host dials it, and a test looks at what it is told."""
+"""A foreign hub in a separate thread: our host connects to it, and a test inspects the messages that it receives."""
 
 import json
 import threading
@@ -18,13 +18,13 @@ from websockets.sync import server
 
 
 class FakeHub:
-    """`acks` says whether it acknowledges everything at once, as a hub does."""
+    """A hub; `acks` decides whether it acknowledges everything at once, as a real hub does."""
 
     def __init__(self) -> None:
         self.acks = True
         self.refuses_with: int | None = None
         self.paths: list[str] = []
-        """Of the requests that were made, in order."""
+        """The paths of the received requests in order."""
         self.frames: list[Frame] = []
         self.closed_with: list[int | None] = []
         self._line: server.ServerConnection | None = None
@@ -43,13 +43,13 @@ class FakeHub:
         self._server.shutdown()
         self._thread.join(TIMEOUT)
 
-    # What the host does
+    # The host's side
 
     def _request(self, connection: server.ServerConnection, request: Request) -> Response | None:
         with self._news:
             self.paths.append(request.path)
             self._news.notify_all()
-        # relay, WebSocket Endpoints: the token is in the query. A hub that knows only the document does not look elsewhere.
+        # relay, WebSocket Endpoints: the token is in the query. A hub that knows only the document does not check other places.
         refusal = self.refuses_with or (None if "host_token=" in request.path else 401)
         return None if refusal is None else Response(refusal, HTTPStatus(refusal).phrase, Headers(), b"")
 
@@ -73,7 +73,7 @@ class FakeHub:
         problem = None
         try:
             closed.check_hub_frame(frame)
-        except Exception as found:  # told to whoever waits: a thread has nobody to raise it to
+        except Exception as found:  # passed to the waiting test, because an exception would end in this thread
             problem = f"{found!r} in {frame}"
         with self._news:
             self.frames.append(frame)
@@ -84,10 +84,10 @@ class FakeHub:
         if acks and "seq" in frame:
             line.send(json.dumps(make_acknowledgement(frame["run_id"], frame["seq"])))
 
-    # What a test does
+    # The test's side
 
     def wait(self, is_there: Callable[[], Any]) -> Any:
-        """What `is_there` finds, as soon as it finds something."""
+        """Waits until `is_there` returns something true, and returns it."""
         deadline = time.monotonic() + TIMEOUT
         with self._news:
             while not (found := is_there()):
@@ -101,7 +101,7 @@ class FakeHub:
         return dict(found[0])
 
     def list_run_messages(self, run_id: str, *types: str, since: int = 0) -> list[Frame]:
-        """The numbered messages of a run."""
+        """Returns the numbered messages of a run."""
         with self._news:
             told = [frame for frame in self.frames[since:] if frame.get("run_id") == run_id and "seq" in frame]
         return [frame for frame in told if not types or frame["type"] in types]
@@ -144,14 +144,14 @@ class FakeHub:
         return self.get_output(run_id)
 
     def cut(self) -> None:
-        """Ends the connection as a broken network does."""
+        """Ends the connection like a broken network."""
         with self._news:
             line = self._line
         if line is not None:
             line.socket.close()
 
     def forget(self) -> int:
-        """A place in `frames`, for what comes from now on."""
+        """Returns the current end of `frames`, for tests that only concern later frames."""
         with self._news:
             return len(self.frames)
 

@@ -1,5 +1,5 @@
-"""The other side of relay, which checks every frame that it is sent: an app and a host on the hub's WebSockets, and plain HTTP
-to its port or to the owner's socket."""
+"""The peers of relay, which check every received frame: an app and a host on the hub's WebSockets, and plain HTTP to its port or
+to the owner-only socket."""
 
 import contextlib
 import http.client
@@ -30,7 +30,7 @@ def matches(frame: Frame, type_: str, run_id: str | None, data: Frame) -> bool:
 
 class CheckedApp(relay_client.RelayApp):
     passes_anything_on = False
-    """Hosts that are not ours may say more than the document has."""
+    """Foreign hosts may send more fields than the document has."""
 
     async def receive(self) -> Frame:
         frame = await super().receive()
@@ -39,7 +39,7 @@ class CheckedApp(relay_client.RelayApp):
         return frame
 
     async def wait_for_frame(self, type_: str, run_id: str | None = None, *, since: int = 0, **data: Any) -> Frame:
-        """The first such frame from `since` on, whether it has come already or is still to come."""
+        """Returns the first such frame from `since` on, and waits for it if it has not arrived yet."""
         while True:
             for frame in self.frames[since:]:
                 if matches(frame, type_, run_id, data):
@@ -53,7 +53,7 @@ class CheckedApp(relay_client.RelayApp):
         return str(answer["error"])
 
     async def request_envelope(self, type_: str, run_id: str | None = None, **data: Any) -> Frame:
-        """The whole answer to a call."""
+        """Returns the whole answer to a call."""
         answer = await self.request(type_, run_id, **data)
         return await self.wait_for_frame("rpc.response", request_id=answer["request_id"])
 
@@ -71,7 +71,7 @@ class CheckedApp(relay_client.RelayApp):
 
 class CheckedHost(relay_client.RelayHost):
     takes_anything = False
-    """Apps may say more than the document has."""
+    """Apps may send more fields than the document has."""
 
     async def receive(self) -> Frame:
         frame = await super().receive()
@@ -80,13 +80,13 @@ class CheckedHost(relay_client.RelayHost):
         return frame
 
     async def leave(self) -> None:
-        """Ends the connection as a broken network does."""
+        """Ends the connection like a broken network."""
         self.wire.abort()
         with contextlib.suppress(ConnectionError):
             await self.wire.writer.wait_closed()
 
     async def wait_for_command(self, type_: str, run_id: str | None = None) -> Frame:
-        """The next such command or call; what it says, without the hub's own mark on it."""
+        """Waits for the next such command or call, and returns its data without the hub's `command_id`."""
         data = (await self.next_of_type(type_, run_id))["data"]
         return {name: value for name, value in data.items() if name != "command_id"}
 
@@ -94,7 +94,7 @@ class CheckedHost(relay_client.RelayHost):
         await self.send_frames(self.make_event(type_, run_id, seq, data, **envelope))
 
     async def begin(self, run_id: str | None = None, **fields: Any) -> str:
-        """A run that the hub has acknowledged."""
+        """Starts a run and waits until the hub has acknowledged it."""
         run_id = run_id or f"run_{uuid4().hex[:12]}"
         await self.send_frames(self.make_started(run_id, **fields))
         await self.wait_for_ack(run_id, 1)
@@ -123,7 +123,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class CheckedHttp:
-    """HTTP to a daemon's port with a token, or to its owner's socket."""
+    """HTTP to a daemon's port with a token, or to its owner-only socket."""
 
     def __init__(self, where: str, token: str | None = None) -> None:
         self._where = where
@@ -160,7 +160,7 @@ class CheckedHttp:
         return reply.json if reply.body else None
 
     def wait_for_row(self, run_id: str, wanted: Callable[[Frame], bool]) -> Frame:
-        """The run's row as soon as it is as wanted. Asks again, because a list is not told of changes."""
+        """Polls until the run's row is as wanted, because a list sends no events."""
         deadline = time.monotonic() + TIMEOUT
         while not wanted(row := self.get(f"/sessions/{quote(run_id, safe='')}")):
             assert time.monotonic() < deadline, row

@@ -1,4 +1,4 @@
-"""Every message of ours, held against the document and what was settled beside it: each field that is named, and none besides."""
+"""Closed types of all messages that we send: the fields of the document and of the decisions beside it, and no others."""
 
 import json
 import re
@@ -121,12 +121,12 @@ class _Refused(StrictRepStruct):
 
 
 def answer(line: bytes, method: str | None) -> dict[str, Any]:
-    """A line of our runtime, once it is known to be what the document has there. Without a method only an error can come."""
+    """Checks a line of our runtime against the document and returns it. Without a method, only an error is allowed."""
     read = _parse_one_line(line)
     if "error" in read:
         refused = msgspec.convert(read, _Refused)
         assert refused.error.code in CODES + JSON_RPC, read
-        # Only a step may be worth another try, and a refusal comes before any step.
+        # Only a step can be retried, and a refusal precedes any step.
         assert not refused.error.data.retriable, read
     else:
         assert method is not None, read
@@ -170,7 +170,7 @@ class _Request(StrictRepStruct):
 
 
 def request(line: bytes) -> dict[str, Any]:
-    """A line of our orchestrator, likewise."""
+    """Checks a line of our orchestrator against the document and returns it."""
     read = _parse_one_line(line)
     asked = msgspec.convert(read, _Request)
     msgspec.convert(asked.params, PARAMS[asked.method])
@@ -197,7 +197,8 @@ def _reject_number(name: str) -> None:
 
 
 def parse_outcome(stdout: bytes) -> dict[str, Any]:
-    """What `tm run --json` and `tm runtime run` print: one object of four fields. A foreign runtime's words stay its own."""
+    """Parses the output of `tm run --json` and `tm runtime run`: one object of four fields. A foreign runtime's texts are not
+    checked."""
     read = _parse_one_line(stdout)
     assert list(read) == ["flow", "status", "summary", "events"]
     assert read["status"] in ("completed", "failed")

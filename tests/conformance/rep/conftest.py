@@ -1,4 +1,4 @@
-"""Our runtime as a process, and our command in a folder: each test has its own."""
+"""Our runtime as a process, and our command in a folder; each test has its own."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ Spawn = Callable[..., Orchestrator]
 
 @pytest.fixture
 def start_runtime(tmp_path: Path) -> Iterator[Spawn]:
-    """`spawn(**variables)`: a runtime of ours that ends with the test."""
+    """`start_runtime(**variables)` starts our runtime, which ends with the test."""
     with ExitStack() as stack:
         yield lambda **settings: stack.enter_context(Orchestrator(tmp_path, **settings))
 
@@ -32,7 +32,7 @@ def tm_command(tmp_path: Path) -> Iterator[TmCommand]:
 
 @pytest.fixture
 def foreign_kinds_environment(tmp_path: Path) -> dict[str, Any]:
-    """Variables with which our runtime finds a package that somebody else wrote."""
+    """Variables with which our runtime finds a third-party package of step kinds."""
     folder = tmp_path / "installed"
     info = folder / "others-1.0.dist-info"
     info.mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""The other side of each role: an orchestrator that writes its lines by hand, and the command with runtimes around it.
+"""The peers of each role: an orchestrator that writes its lines by hand, and the command with runtimes around it.
 
-Everything that our runtime or our orchestrator writes is held against the closed types on its way.
+Every line that our runtime or our orchestrator writes is checked against the closed types.
 """
 
 import json
@@ -17,7 +17,7 @@ from tests.conformance.rep import closed
 from tests.contract_proc.driving import RUNTIMES
 
 TIMEOUT = 120
-"""Seconds after which a test gives up: long, because the machine may be busy with something else."""
+"""Seconds after which a test gives up; the limit is long because the machine may be busy."""
 OURS = (sys.executable, "-P", "-m", "switchtower.flows.rep_runtime")
 HERE = Path(__file__).parent / "runtimes"
 _TM = "from switchtower.cli.main import tm; tm()"
@@ -36,7 +36,7 @@ def make_edge(source: str, target: str, on: str = "success", **more: Any) -> dic
 def make_flow(
     *nodes: dict[str, Any], edges: tuple[dict[str, Any], ...] = (), timeout_ms: int = 0, **inputs: str
 ) -> dict[str, Any]:
-    """A flow; `inputs` are names and types."""
+    """Makes a flow; `inputs` are names and types."""
     return {
         "version": "1.0.0",
         "flow": {"name": "shown", "timeout_ms": timeout_ms},
@@ -52,17 +52,17 @@ NAP = make_flow(make_node("nap", "sleep", {"seconds": "3600"}))
 
 
 def make_environment(**variables: str) -> dict[str, str]:
-    """Ours, without what an orchestrator around us may have said, and without the way to anybody's daemon."""
+    """Returns our environment without an outer orchestrator's variables and without the settings of a daemon."""
     return {name: value for name, value in os.environ.items() if not name.startswith(_NOT_HERE)} | variables
 
 
 def make_python_path(folder: Path) -> str:
-    """A `PYTHONPATH` on which the folder comes first."""
+    """Returns a `PYTHONPATH` that starts with the folder."""
     return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 class Orchestrator:
-    """A foreign one, with our runtime as its process."""
+    """A foreign orchestrator that runs our runtime as its process."""
 
     def __init__(
         self, folder: Path, *, command: tuple[str, ...] = OURS, stderr: int = subprocess.DEVNULL, **variables: str
@@ -79,7 +79,7 @@ class Orchestrator:
         assert self.process.stdout is not None
         self._stdin, self._stdout = self.process.stdin, self.process.stdout
         self._asked = 0
-        # Whoever reads must not wait for ever.
+        # The timer ensures that a read does not wait forever.
         self._watchdog = threading.Timer(TIMEOUT, self.process.kill)
         self._watchdog.start()
 
@@ -102,17 +102,17 @@ class Orchestrator:
         self._stdin.flush()
 
     def read(self, method: str | None = None) -> dict[str, Any]:
-        """The next answer. Without a method it has to be an error."""
+        """Reads the next answer. Without a method it must be an error."""
         return closed.answer(self._stdout.readline(), method)
 
     def ask(self, method: str, params: Any = _ABSENT) -> Any:
-        """The result."""
+        """Sends a request and returns its result."""
         answered = self._exchange(method, params)
         assert "result" in answered, answered
         return answered["result"]
 
     def expect_refusal(self, method: str, params: Any = _ABSENT) -> Any:
-        """The error."""
+        """Sends a request and returns its error."""
         answered = self._exchange(method, params)
         assert "error" in answered, answered
         return answered["error"]
@@ -122,7 +122,7 @@ class Orchestrator:
         return run_id
 
     def poll_to_end(self) -> list[dict[str, Any]]:
-        """Every answer until the run is over."""
+        """Returns every answer until the run has ended."""
         polled = [self.ask("Runtime.Poll", {})]
         while polled[-1]["status"] in ("pending", "running"):
             time.sleep(0.002)
@@ -130,13 +130,13 @@ class Orchestrator:
         return polled
 
     def run(self, document: dict[str, Any], **params: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """The last answer to a poll, and the events of all of them."""
+        """Returns the last answer to a poll, and the events of all polls."""
         self.start(document, **params)
         polled = self.poll_to_end()
         return polled[-1], [event for each in polled for event in each["events"]]
 
     def close_input(self) -> tuple[int, bytes]:
-        """The exit code, and what was still written after the input had ended."""
+        """Returns the exit code, and the output after the end of input."""
         self._stdin.close()
         rest = self._stdout.read()
         return self.process.wait(TIMEOUT), rest
@@ -170,14 +170,14 @@ class TmResult(NamedTuple):
 
 
 class TmCommand:
-    """`tm` with a separate folder and home. The home has a short path: that of a Unix socket in it may not be long."""
+    """`tm` with a separate folder and home. The home has a short path, because the path of a Unix socket in it must be short."""
 
     def __init__(self, folder: Path, home: Path) -> None:
         self.folder = folder / "work"
         self.home = home
         self.folder.mkdir()
         self.notes = folder / "notes"
-        # The runtimes of this room find there what they share with those of the contract tests.
+        # The runtimes of this folder import modules that they share with the contract tests from there.
         self.environment = make_environment(HOME=str(self.home), NOTES=str(self.notes), PYTHONPATH=make_python_path(RUNTIMES))
 
     def __call__(self, *arguments: str, **variables: str) -> TmResult:
@@ -202,7 +202,7 @@ class TmCommand:
         )
 
     def run(self, document: dict[str, Any], runtime: str | None = None, *arguments: str, **variables: str) -> TmResult:
-        """`tm run` of a document, on one of the runtimes of these tests or on ours."""
+        """Runs `tm run` on a document, with one of the runtimes of these tests or with ours."""
         chosen = () if runtime is None else ("--executor-path", runtime)
         return self("run", self.write("flow.json", document), "--json", *chosen, *arguments, **variables)
 
@@ -213,25 +213,25 @@ class TmCommand:
         return name
 
     def make_tap(self, *command: str) -> str:
-        """A runtime that notes the bytes that go in and come out, and its process id."""
+        """Creates a runtime that records its input, its output and its process id."""
         script = self.folder / "tap"
         script.write_text(f"#!/bin/sh\necho $$ >> pids\ntee -a sent | {shlex.join(command)} | tee -a answered\n")
         script.chmod(0o755)
         return "./tap"
 
     def read_sent(self) -> list[dict[str, Any]]:
-        """What the tap saw going in, each line held against the closed types."""
+        """Returns the recorded input, with each line checked against the closed types."""
         return [closed.request(line) for line in (self.folder / "sent").read_bytes().splitlines(keepends=True)]
 
     def read_requests(self) -> list[dict[str, Any]]:
-        """What a runtime of these tests noted."""
+        """Returns the requests that a runtime of these tests recorded."""
         return [json.loads(line) for line in self.notes.read_text().splitlines()] if self.notes.exists() else []
 
     def list_methods(self) -> list[str]:
         return [request["method"] for request in self.read_requests()]
 
     def list_processes(self) -> list[int]:
-        """Those that live with this one's environment."""
+        """Lists the running processes with this command's environment."""
         mark, found = f"NOTES={self.notes}".encode(), []
         for entry in Path("/proc").iterdir():
             try:
@@ -243,5 +243,5 @@ class TmCommand:
 
 
 def get_foreign_runtime(name: str) -> str:
-    """The path of a runtime: one of the contract tests', or one of this room's."""
+    """Returns the path of a runtime from this folder or from the contract tests."""
     return str(next(path for path in (HERE / f"{name}.py", RUNTIMES / f"{name}.py") if path.exists()))

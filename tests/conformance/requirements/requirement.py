@@ -1,4 +1,4 @@
-"""What a protocol's document demands, as data: an id that tests carry, where it stands, and what it means in our own words."""
+"""A requirement of a protocol's document as data: an id that tests carry, its section, and its meaning in our own words."""
 
 from typing import NamedTuple
 
@@ -10,4 +10,4 @@ class Requirement(NamedTuple):
     """The document's heading, or `Clients in the field` for what its existing clients were written against."""
     behaviour: str
     divergence: str | None = None
-    """Where we knowingly do something else, and why. Such an entry needs no test."""
+    """The behaviour in which we deviate on purpose, and why. Such an entry needs no test."""

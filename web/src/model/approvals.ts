@@ -1,4 +1,4 @@
-// Questions that wait for a decision, as relay tells them. Pure.
+// Pending approvals as relay sends them. Pure.
 import type { AppEvent, Message, RunRow } from "@wire/relay";
 
 export type Verdict = "approve" | "approve_for_session" | "deny" | "abort";
@@ -17,33 +17,33 @@ export interface Approval {
   tool: string;
   summary: string;
   args: unknown;
-  /** The question was told only by its beginning. */
+  /** Relay sent only the beginning of the request. */
   cut: boolean;
-  /** Why the daemon refuses to approve it; null where it can be approved. */
+  /** The reason why the daemon refuses an approval; null when it can be approved. */
   cannotApprove: string | null;
   command: string | null;
   path: string | null;
   cwd: string | null;
   diff: string | null;
-  /** It was looked at what would change, and that is nothing. */
+  /** The change was computed, and it is empty. */
   unchanged: boolean;
   /** Every reason why a decision is needed. */
   reasons: string[];
   destructive: boolean;
-  /** What "always" would allow from now on; null where each time is asked. */
+  /** The rule that "always" would add; null when every call needs its own approval. */
   always: string | null;
   callId: string | null;
   askedAt: string;
   expiresAt: string | null;
-  /** Only what the list of runs says is known yet. */
+  /** Only the fields of the run list are known so far. */
   brief: boolean;
   decided: Decided | null;
 }
 
-/** Relay's words for what kind of prompt a terminal shows; no reason that would tell anybody anything. */
+/** Relay's names for the kinds of prompts in a terminal; as a reason they would not inform the user. */
 const KINDS = new Set(["permission", "choice", "prompt", "unknown"]);
 
-/** `whys` are sentences without their full stop, never empty. */
+/** `whys` are sentences without a full stop; the list is never empty. */
 export type Risk = { level: "low" | "medium" | "high"; whys: string[] };
 
 export function fromEvent(event: AppEvent): Approval | null {
@@ -71,7 +71,7 @@ function fromData(runId: string, data: Record<string, unknown>, askedAt: string)
     args,
     cut: Object.keys(held).length === 1 && typeof held["truncated"] === "string",
     cannotApprove: text(data["cannot_approve"]) ?? text(held["cannot_approve"]),
-    // Of a program's prompt it is what stands on its screen.
+    // A program's prompt is the text on its screen.
     command: text(held["command"]) ?? text(held["cmd"]) ?? text(inner["command"]) ?? text(held["screen"]),
     path: text(held["path"]) ?? text(inner["path"]),
     cwd: text(held["cwd"]),
@@ -88,7 +88,7 @@ function fromData(runId: string, data: Record<string, unknown>, askedAt: string)
   };
 }
 
-/** A question as `GET /approvals` has it: whole, with its end and its call. */
+/** A pending approval from `GET /approvals`: complete, with its deadline and its call. */
 export interface Pending {
   run_id: string;
   request_id: string;
@@ -103,7 +103,7 @@ export interface Pending {
   expires_at?: string;
 }
 
-/** What was known already of when it was asked stays. */
+/** Keeps the known time of the request. */
 export function fromPending(pending: Pending, before: Approval | null, askedAt: string): Approval | null {
   const data = {
     request_id: pending.request_id,
@@ -120,13 +120,13 @@ export function fromPending(pending: Pending, before: Approval | null, askedAt: 
   const held = pending.details ?? {};
   whole.cut = false;
   whole.destructive ||= pending.risk === "high";
-  // A rule is what "always" needs; where the daemon names none, it is not offered.
+  // "Always" needs a rule; it is not offered when the daemon names none.
   whole.always = pending.always ?? null;
   whole.cwd ??= text(held["cwd"]) ?? text(pending.cwd);
   return whole;
 }
 
-/** What the list of runs says about a question, until the question itself is read. */
+/** Builds an approval from the run list, until the request itself is loaded. */
 export function fromRow(row: RunRow): Approval | null {
   if (row.status !== "awaiting_approval" || row.pending_request_id === undefined) return null;
   return {
@@ -162,7 +162,7 @@ export function decidedOf(event: AppEvent): { requestId: string; decided: Decide
   return { requestId, decided: { decision, ...deciderOf(event.data), at: event.ts } };
 }
 
-/** Who decided. What another machine says about its users is its word, and is shown as that. */
+/** Returns the user who decided. Another machine's statement about its users is shown as a claim. */
 export function deciderOf(data: Record<string, unknown>): { by: string | null; via: string | null } {
   const by = text(data["by"]);
   const via = text(data["via"]);
@@ -184,7 +184,7 @@ const HIGH: [RegExp, string][] = [
   [/\bdrop\s+(table|database)\b/i, "It deletes data for good"],
 ];
 
-/** A hint for the eye, with every reason that applies. What is allowed is decided by the policy, not by this page. */
+/** Estimates the risk with every reason that applies, as a visual hint. The policy decides what is allowed, not this page. */
 export function riskOf(approval: Approval): Risk {
   const command = approval.command ?? "";
   const high = HIGH.filter(([pattern]) => pattern.test(command)).map(([, why]) => why);

@@ -1,5 +1,5 @@
-// A conversation as it is shown: MiniCodex's frames folded into blocks. What relay tells of the same calls (how long they took,
-// what they put out meanwhile) is kept beside, by the call's id. Pure: no clock, no network, no DOM.
+// A conversation as shown: MiniCodex's frames folded into blocks. Facts from relay about the same calls (duration, live output)
+// are stored separately by call id. Pure: no clock, no network, no DOM.
 import type { RunState, ServerMessage, TranscriptItem } from "@wire/minicodex";
 import type { AppEvent } from "@wire/relay";
 import { decidedOf, type Decided } from "./approvals";
@@ -43,7 +43,7 @@ export interface CallNote {
   startedAt: string | null;
   durationMs: number | null;
   output: string;
-  /** How somebody decided about it. */
+  /** The decision about the call. */
   decided: Decided | null;
 }
 
@@ -62,7 +62,7 @@ export type Told =
 
 const NOTHING: Told = { what: "nothing" };
 const CHANGED: Told = { what: "changed" };
-/** Of what a call puts out while it runs. Its result has the whole. */
+/** The maximum number of characters of a running call's output. Its result contains all of it. */
 export const MOST_LIVE_OUTPUT = 65_536;
 const MILD = new Set(["RETRY", "ABORTED", "ANSWER_CUT", "BUDGET_OVERRUN", "MODEL_STALLED"]);
 const ENDED = new Set(["finished", "error", "idle"]);
@@ -72,16 +72,16 @@ export class Conversation {
   run: RunState | null = null;
   sessionId: string | null = null;
   lastEventId: number | null = null;
-  /** A snapshot was seen: what is shown is the whole. */
+  /** True after a snapshot: the blocks are complete. */
   loaded = false;
   behind = false;
-  /** How many blocks no failed model call can void. */
+  /** The number of blocks that a failed model call can no longer void. */
   private settled = 0;
   readonly notes = new Map<string, CallNote>();
   readonly calls = new Map<string, CallBlock>();
   private nextKey = 1;
   private openNotes: string[] = [];
-  /** Which call a question is about. */
+  /** The call id of each approval request. */
   private readonly asked = new Map<string, string>();
 
   get isActive(): boolean {
@@ -111,7 +111,7 @@ export class Conversation {
         }
         break;
     }
-    // What was seen before a line broke may be told once more.
+    // The daemon may send an event again after a reconnect.
     const place = frame.event_id ?? null;
     if (place !== null) {
       if (this.lastEventId !== null && place <= this.lastEventId) return NOTHING;
@@ -157,7 +157,7 @@ export class Conversation {
   }
 
   private restart(transcript: TranscriptItem[], run: RunState | null, eventId: number): void {
-    this.blocks.length = 0; // the same list: somebody shows it
+    this.blocks.length = 0; // the same array, because a view holds it
     this.settled = 0;
     this.calls.clear();
     for (const item of transcript) this.item(item, null, null);
@@ -234,7 +234,7 @@ export class Conversation {
     }
   }
 
-  /** A failed model call is void: the next one streams its message from the start. */
+  /** Removes the message of a failed model call: the next call streams it from the start. */
   private withdrawStreamed(): void {
     const notices = this.blocks.splice(this.settled).filter((block) => block.kind === "notice");
     this.blocks.push(...notices);
@@ -268,7 +268,7 @@ export class Conversation {
     if (block.kind === "user" || block.kind === "call") this.settled = this.blocks.length;
   }
 
-  /** What relay tells of this session's calls. True when something that is shown has changed. */
+  /** Adds a relay event about this session's calls. Returns true when something visible has changed. */
   note(event: AppEvent): boolean {
     const data = event.data;
     const requestId = typeof data["request_id"] === "string" ? data["request_id"] : null;
@@ -276,11 +276,11 @@ export class Conversation {
       case "tool.call":
         if (requestId === null) return false;
         this.noteOf(requestId).startedAt = event.ts;
-        // Its end may have been heard before its beginning was read from the history.
+        // The end may have arrived before the start was read from the history.
         if (this.noteOf(requestId).durationMs === null && !this.openNotes.includes(requestId)) this.openNotes.push(requestId);
         break;
       case "run.permission_requested": {
-        // A call is told, and the question about it right behind it.
+        // Relay sends a call and directly after it the approval request for it.
         const callId = typeof data["call_id"] === "string" ? data["call_id"] : this.openNotes[this.openNotes.length - 1];
         if (requestId !== null && callId !== undefined) this.asked.set(requestId, callId);
         return false;
@@ -301,7 +301,7 @@ export class Conversation {
         break;
       }
       case "run.output": {
-        // An agent says nothing while its calls run, so what comes between a call and its result is the call's.
+        // An agent sends no text while its calls run, so output between a call and its result belongs to the call.
         const to = requestId ?? this.openNotes[this.openNotes.length - 1];
         if (to === undefined || typeof data["text"] !== "string") return false;
         const note = this.noteOf(to);
@@ -341,7 +341,7 @@ function parsed(json: string | null | undefined): Record<string, unknown> {
   }
 }
 
-/** The text of an MCP CallToolResult; whatever else it holds is spelled as JSON. */
+/** Returns the text of an MCP CallToolResult; other content is shown as JSON. */
 export function textOf(result: Record<string, unknown>): string {
   const content = result["content"];
   if (!Array.isArray(content)) return JSON.stringify(result, null, 2);

@@ -1,4 +1,4 @@
-// Unified diffs read into lines, and laid out side by side. Bounded: what is too long is cut and says so. Pure.
+// Parses unified diffs into lines and lays them out side by side. A diff that is too long is cut and marked as such. Pure.
 
 export type LineKind = "same" | "added" | "removed";
 
@@ -19,7 +19,7 @@ export interface FileDiff {
   added: number;
   removed: number;
   hunks: Hunk[];
-  /** What git says instead of lines: a rename, a binary file, a mode. */
+  /** Git's notes in place of lines: a rename, a binary file, a mode. */
   notes: string[];
 }
 
@@ -92,7 +92,7 @@ export function parse(text: string): Parsed {
   return { files, cut: false };
 }
 
-/** `--- ` inside a hunk is a removed line; a new file begins only where the hunk before it is complete. */
+/** `--- ` inside a hunk is a removed line; a new file starts only after the hunk before it is complete. */
 function isHeaderAhead(hunk: Hunk, before: number, after: number): boolean {
   const header = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/.exec(hunk.header);
   if (!header) return true;
@@ -106,7 +106,7 @@ function nameIn(line: string): string | null {
   return name === "/dev/null" ? null : name.replace(/^[ab]\//, "");
 }
 
-/** Removed lines beside the added ones that follow them. */
+/** Puts removed lines next to the added ones that follow them. */
 export function sideBySide(hunk: Hunk): SideRow[] {
   const rows: SideRow[] = [];
   let removed: Line[] = [];
@@ -133,7 +133,7 @@ export function sideBySide(hunk: Hunk): SideRow[] {
   return rows;
 }
 
-/** One text after another, as a diff. Lines that begin or end both are the same; what lies between was replaced. */
+/** Builds a diff of two texts. The common first and last lines are unchanged; everything between them was replaced. */
 export function between(path: string, old: string, now: string): Parsed {
   const before = old === "" ? [] : old.replace(/\n$/, "").split("\n");
   const after = now === "" ? [] : now.replace(/\n$/, "").split("\n");

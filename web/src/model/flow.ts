@@ -1,4 +1,4 @@
-// A flow's graph laid out in layers, and where each step stands, from the calls of its session. Pure.
+// Lays out a flow's graph in layers and derives the state of each step from the calls of its session. Pure.
 import type { CallBlock, CallNote } from "./conversation";
 
 export interface GraphNode {
@@ -48,7 +48,7 @@ const GAP_X = 36;
 const GAP_Y = 44;
 const MOST_NODES = 500;
 
-/** The graph that a flow's own call carries; null when it is none, or too large to be drawn. */
+/** Returns the graph that a flow's own call carries; null when it has none or is too large to draw. */
 export function graphOf(call: CallBlock): Graph | null {
   const graph = call.args["graph"];
   if (typeof graph !== "object" || graph === null) return null;
@@ -75,7 +75,7 @@ export function graphOf(call: CallBlock): Graph | null {
   return { nodes: seen, edges: lines };
 }
 
-/** The flow's own call is the first one of its session that carries a graph. */
+/** Returns the flow's own call: the first one of its session that carries a graph. */
 export function flowCall(calls: Iterable<CallBlock>): CallBlock | null {
   for (const call of calls) if (call.name === "flow" && call.args["graph"]) return call;
   return null;
@@ -123,7 +123,7 @@ export function draw(graph: Graph): Drawn {
   return { nodes: [...placed.values()], edges, width, height: Math.max(1, layers.length) * (NODE_HEIGHT + GAP_Y) - GAP_Y };
 }
 
-/** Each node one layer below the lowest of those that lead to it. A circle, which no valid flow has, ends where it began. */
+/** Puts each node one layer below its lowest predecessor. A cycle, which no valid flow has, ends where it started. */
 function layered(graph: Graph): GraphNode[][] {
   const into = new Map<string, number>(graph.nodes.map((node) => [node.id, 0]));
   const out = new Map<string, string[]>();
@@ -155,7 +155,7 @@ function layered(graph: Graph): GraphNode[][] {
   return untangled(filled, graph.edges);
 }
 
-/** Each layer in the order of what leads to it, so that fewer lines cross. */
+/** Orders each layer by its predecessors, so that fewer lines cross. */
 function untangled(layers: GraphNode[][], edges: GraphEdge[]): GraphNode[][] {
   const place = new Map<string, number>();
   return layers.map((layer) => {

@@ -1,4 +1,4 @@
-// What `git status --porcelain=v1 -b` says, read. Pure.
+// Parses the output of `git status --porcelain=v1 -b`. Pure.
 
 export interface Changed {
   path: string;
@@ -49,7 +49,7 @@ export function parseStatus(text: string): Status {
   return status;
 }
 
-/** Git writes unusual names in quotes, byte by byte. */
+/** Decodes a quoted name: git writes unusual names in quotes, byte by byte. */
 function unquoted(name: string): string {
   if (!name.startsWith('"') || !name.endsWith('"')) return name;
   const bytes: number[] = [];

@@ -1,4 +1,4 @@
-// Prometheus' text format, read as far as the page's charts need it. Pure.
+// Parses the part of Prometheus' text format that the page's charts need. Pure.
 
 export interface Sample {
   name: string;
@@ -40,7 +40,7 @@ export function byLabel(samples: Sample[], name: string, label: string): Map<str
   return found;
 }
 
-/** A value of a histogram, by its buckets; null while nothing was counted. */
+/** Returns a quantile of a histogram from its buckets; null while nothing was counted. */
 export function quantile(samples: Sample[], name: string, part: number): number | null {
   const buckets = new Map<number, number>();
   for (const sample of samples) {
@@ -74,7 +74,7 @@ export function add(series: Series, at: number, value: number): Series {
   return { points: [...series.points, { at, value }].slice(-MOST_POINTS) };
 }
 
-/** How fast a counter grew since the last look; a restart begins at nothing again. */
+/** Returns the growth of a counter since the last sample; after a restart the counter starts at zero again. */
 export function rate(before: { at: number; value: number } | null, at: number, value: number): number | null {
   if (!before || at <= before.at) return null;
   const grown = value < before.value ? value : value - before.value;

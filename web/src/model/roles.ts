@@ -1,4 +1,4 @@
-// What a user may do: each role has everything that the one before it has. The daemon decides; the page only does not offer the rest.
+// The permissions of users: each role includes the one before it. The daemon enforces them; the page only hides the rest.
 export const ROLES = ["viewer", "approver", "operator", "admin"] as const;
 export type Role = (typeof ROLES)[number];
 
@@ -9,7 +9,7 @@ export const MEANINGS: Record<Role, string> = {
   admin: "Also manages users, tokens and hosts, reads the audit and loosens the policy.",
 };
 
-/** A daemon that tells no role is of the version before roles: there everybody could do everything. */
+/** A daemon that sends no role is older than roles, and every user could do everything. */
 export function covers(role: string | null | undefined, needed: Role): boolean {
   if (role === null || role === undefined) return true;
   return ROLES.indexOf(role as Role) >= ROLES.indexOf(needed);

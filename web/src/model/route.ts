@@ -1,4 +1,4 @@
-// Where in the page somebody is, as the part of the address behind `#`. The daemon never sees it. Pure.
+// The current view as the fragment of the URL (the part after `#`), which the daemon never sees. Pure.
 
 export type Tab = "main" | "files" | "changes";
 
@@ -51,7 +51,7 @@ export function spell(route: Route): string {
   }
 }
 
-/** The token that a first visit brings, and the address without it. */
+/** Returns the token of a first visit, and the URL without it. */
 export function firstToken(address: string): { token: string; rest: string } | null {
   const url = new URL(address);
   const inQuery = url.searchParams.get("token");

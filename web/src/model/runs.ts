@@ -1,4 +1,4 @@
-// All runs and all open questions, as the list of them and the events since tell. Pure: `fold` gives the same for the same.
+// All runs and all pending approvals, built from the run list and the events after it. Pure: `fold` is deterministic.
 import type { AppEvent, RowUsage, RunRow } from "@wire/relay";
 import * as approvals from "./approvals";
 
@@ -9,11 +9,11 @@ export type Usage = RowUsage;
 
 export interface Runs {
   rows: Map<string, Row>;
-  /** By run and question, the decided ones too until they are forgotten. */
+  /** Approvals by run and request, including decided ones until they are forgotten. */
   questions: Map<string, approvals.Approval>;
 }
 
-/** Decided questions that are still shown, so that others see who decided. */
+/** The maximum number of decided approvals that stay visible, so that other users see the decision. */
 const MOST_DECIDED = 50;
 
 export function empty(): Runs {
@@ -31,7 +31,7 @@ export function kindOf(row: Row): Kind {
   return "terminal";
 }
 
-/** The list as the hub has it now: it replaces what was known, and keeps the details of questions that are still open. */
+/** Replaces the known runs with the hub's current list, and keeps the details of approvals that are still pending. */
 export function listed(before: Runs, rows: Row[]): Runs {
   const runs: Runs = { rows: new Map(rows.map((row) => [row.id, row])), questions: new Map() };
   const open = new Set<string>();
@@ -44,14 +44,14 @@ export function listed(before: Runs, rows: Row[]): Runs {
     }
   }
   for (const [key, question] of before.questions) {
-    // A run may ask several at once, and its row tells one of them.
+    // A run may have several pending approvals, and its row names only one of them.
     const row = runs.rows.get(question.runId);
     if (question.decided || (row?.status === "awaiting_approval" && !open.has(key))) runs.questions.set(key, question);
   }
   return runs;
 }
 
-/** True: the row is not known well enough and should be read again. */
+/** Returns true when the row is incomplete and should be loaded again. */
 export function fold(runs: Runs, event: AppEvent): boolean {
   const runId = event.run_id;
   if (!runId) return false;
@@ -102,7 +102,7 @@ export function fold(runs: Runs, event: AppEvent): boolean {
       if (!told) break;
       const key = questionKey(runId, told.requestId);
       const question = runs.questions.get(key);
-      // The first decision is the one that counts; what is told once more changes nothing.
+      // The first decision counts; a repeated one changes nothing.
       if (question && !question.decided) runs.questions.set(key, { ...question, decided: told.decided });
       forgetOld(runs);
       const left = openQuestions(runs, runId)[0];
@@ -112,7 +112,7 @@ export function fold(runs: Runs, event: AppEvent): boolean {
     }
     case "run.exited":
       if (event.data["deleted"] === true) {
-        // The run is gone for everybody: there is nothing to open any more.
+        // The run was deleted for every client, so it can no longer be opened.
         withdraw(runs, runId, event.ts);
         runs.rows.delete(runId);
         return false;
@@ -193,7 +193,7 @@ function addUsage(before: Usage | undefined, data: Record<string, unknown>): Usa
   };
 }
 
-// The list as it is shown
+// The list as shown
 
 const RANK: Record<Row["status"], number> = { awaiting_approval: 0, running: 1, awaiting_input: 2, lost: 3, exited: 4 };
 
@@ -202,7 +202,7 @@ export interface Group {
   rows: Row[];
 }
 
-/** What waits for somebody. An agent between two messages waits for nobody in particular. */
+/** Returns whether the run waits for a user. An agent between two messages does not. */
 export function waits(row: Row): boolean {
   return row.status === "awaiting_approval" || (row.status === "awaiting_input" && kindOf(row) === "terminal");
 }
@@ -215,7 +215,7 @@ export function matches(row: Row, words: string, hostName = ""): boolean {
     .every((word) => all.includes(word));
 }
 
-/** Newest activity first; what waits, before all else. */
+/** Sorts by latest activity, with waiting runs before all others. */
 export function order(rows: Iterable<Row>): Row[] {
   return [...rows].sort(
     (one, other) =>

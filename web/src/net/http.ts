@@ -1,4 +1,4 @@
-// Requests to the daemon's HTTP. Whoever has a cookie needs nothing else; without one the token lives here, in memory alone.
+// Requests to the daemon's HTTP API. A session cookie is enough; without one, the token is kept here, in memory only.
 
 export class HttpError extends Error {
   constructor(
@@ -48,7 +48,7 @@ export async function request(method: string, path: string, body?: unknown, acce
   if (answer.ok) return answer;
   if (answer.status === 502 || answer.status === 504) {
     const told = await problem(answer);
-    if (told === null) throw new Away(); // a proxy's word, not the daemon's
+    if (told === null) throw new Away(); // the answer came from a proxy, not from the daemon
     throw new HttpError(answer.status, told.error, told.hint);
   }
   const told = await problem(answer);
@@ -64,7 +64,7 @@ async function problem(answer: Response): Promise<{ error: string; hint: string 
       if (typeof error === "string") return { error, hint: typeof hint === "string" ? hint : null };
     }
   } catch {
-    // not ours
+    // not an error body of the daemon
   }
   return null;
 }
@@ -78,7 +78,7 @@ export async function send<T = null>(method: string, path: string, body?: unknow
   return (answer.status === 204 ? null : await answer.json()) as T;
 }
 
-/** A WebSocket's address. The token is in it only where no cookie could be had. */
+/** Builds the URL of a WebSocket. It contains the token only if there is no cookie. */
 export function socketAddress(path: string, query: Record<string, string | null | undefined> = {}): string {
   const url = new URL(path, window.location.href);
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:";

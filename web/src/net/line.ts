@@ -1,5 +1,5 @@
-// A WebSocket that comes back. After a break it waits a little longer each time, and at once when the browser says that the
-// network is there again. What it carries is nobody's business here.
+// A WebSocket that reconnects. The delay grows after each failure; it retries at once when the browser reports that the network
+// is back. It does not interpret the frames.
 
 export type LineState = "connecting" | "open" | "broken" | "closed";
 
@@ -8,16 +8,16 @@ export interface LineParts {
   opened: (line: Line) => void;
   heard: (frame: unknown) => void;
   changed?: (state: LineState) => void;
-  /** Asked after each break, with the code of the close, whether to try again. `later`: the daemon is not there yet. */
+  /** Decides, after each break and from the close code, whether to retry. `later`: the daemon is not reachable yet. */
   mayReturn?: (code: number) => Promise<"yes" | "later" | "no">;
-  /** Silence after which the line counts as broken; 0 trusts the browser. */
+  /** Milliseconds of silence after which the connection counts as broken; 0 relies on the browser. */
   silenceMs?: number;
 }
 
 const FIRST = 400;
 const LONGEST = 15_000;
 
-/** Between half and all of what doubles each time. */
+/** Returns a random delay between half and all of an exponential backoff. */
 export function pause(attempt: number, random: number): number {
   return Math.min(LONGEST, FIRST * 2 ** Math.min(attempt, 10)) * (0.5 + random / 2);
 }
@@ -52,7 +52,7 @@ export class Line {
     socket?.close(1000);
   }
 
-  /** Try now what would be tried later. */
+  /** Retries now instead of later. */
   readonly hurry = (): void => {
     if (this.state === "broken" && !document.hidden) {
       clearTimeout(this.timer);
@@ -85,7 +85,7 @@ export class Line {
       try {
         frame = JSON.parse(event.data);
       } catch {
-        return; // not a frame; the daemon sends none such
+        return; // not a frame; the daemon never sends this
       }
       this.parts.heard(frame);
     };
@@ -98,7 +98,7 @@ export class Line {
     clearTimeout(this.watch);
     this.watch = setTimeout(() => {
       socket.close(4000);
-      this.broke(socket, 4000); // a dead line does not answer a close either
+      this.broke(socket, 4000); // a dead connection does not answer a close either
     }, silence);
   }
 

@@ -1,4 +1,4 @@
-// Who somebody is here. A cookie that scripts cannot read, where the daemon gives one; otherwise a token in memory, gone with the tab.
+// The login: a cookie that scripts cannot read, if the daemon sets one; otherwise a token in memory that is gone with the tab.
 import * as http from "../net/http";
 import { covers, type Role } from "../model/roles";
 import { firstToken } from "../model/route";
@@ -21,7 +21,7 @@ class Auth {
   me = $state<Me | null>(null);
   version = $state("");
   features = $state<string[]>([]);
-  /** Why somebody who was in is asked again. */
+  /** The reason why a user who was logged in must log in again. */
   why = $state<string | null>(null);
   private expiry: ReturnType<typeof setTimeout> | undefined;
 
@@ -33,7 +33,7 @@ class Auth {
     return this.features.includes(feature);
   }
 
-  /** Whether the user's role is at least this one. */
+  /** Returns whether the user's role includes this one. */
   may(needed: Role): boolean {
     return this.me !== null && covers(this.me.role, needed);
   }
@@ -41,7 +41,7 @@ class Auth {
   async start(): Promise<void> {
     const brought = firstToken(window.location.href);
     if (brought) {
-      // Out of the address before anything else: no history, no screenshot, no referrer has it.
+      // The token leaves the URL first, so that no history, screenshot or referrer contains it.
       window.history.replaceState(null, "", brought.rest);
       try {
         await this.take(http.send<{ access_token: string }>("POST", "/auth/token", { token: brought.token }));
@@ -53,11 +53,11 @@ class Auth {
     await this.look();
   }
 
-  /** Asks who we are; the answer decides what is shown. */
+  /** Loads the current user, which decides what the page shows. */
   async look(): Promise<boolean> {
     try {
       this.me = await http.get<Me>("/auth/me");
-      // What the daemon can do is known before anything is shown.
+      // The daemon's capabilities must be known before anything is shown.
       await this.readHealth();
       this.status = "in";
       this.why = null;
@@ -78,7 +78,7 @@ class Auth {
     http.setBearer(null);
     const granted = await granting;
     try {
-      await http.get<Me>("/auth/me"); // by the cookie that came along
+      await http.get<Me>("/auth/me"); // through the cookie that was just set
     } catch {
       http.setBearer(granted.access_token);
     }
@@ -89,7 +89,7 @@ class Auth {
     try {
       await http.send("POST", "/auth/logout");
     } catch {
-      // The owner's own token cannot be revoked; it is forgotten.
+      // The owner's token cannot be revoked; the page only forgets it.
     }
     http.setBearer(null);
     this.out(null);
@@ -118,7 +118,7 @@ class Auth {
       this.version = health.version;
       this.features = health.features ?? [];
     } catch {
-      // Not needed to work.
+      // The page works without the health report.
     }
   }
 }

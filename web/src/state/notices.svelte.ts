@@ -1,4 +1,4 @@
-// Words outside of the page: the number in the title, and the browser's own notifications for those who switched them on.
+// Notices outside of the page: the count in the title, and the browser's notifications for users who enabled them.
 import type { AppEvent } from "@wire/relay";
 import { prefs } from "./prefs.svelte";
 import { tower } from "./tower.svelte";

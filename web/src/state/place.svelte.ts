@@ -1,4 +1,4 @@
-// Where in the page we are. The address behind `#` is the only memory of it.
+// The current view. It is stored only in the URL's fragment.
 import { parse, spell, type Route } from "../model/route";
 
 class Place {

@@ -1,4 +1,4 @@
-// What somebody likes, kept in this browser: looks and folders, never a secret.
+// The user's preferences in this browser: theme and folders, never a secret.
 
 export type Theme = "auto" | "light" | "dark";
 
@@ -32,7 +32,7 @@ class Prefs {
     try {
       localStorage.setItem(KEY, JSON.stringify(this.kept));
     } catch {
-      // A browser that keeps nothing forgets what was chosen; that is all.
+      // A browser without storage only forgets the preferences.
     }
     this.show();
   }

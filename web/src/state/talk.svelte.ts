@@ -1,4 +1,4 @@
-// One conversation: MiniCodex's line for a session, folded. It comes back with the last event it has seen, so it misses nothing.
+// One conversation: a session's MiniCodex connection, folded. It reconnects with the last seen event, so it misses nothing.
 import type { ClientMessage, ServerMessage } from "@wire/minicodex";
 import { Conversation } from "../model/conversation";
 import type { Message } from "@wire/relay";
@@ -8,7 +8,7 @@ import { mayReturn, tower } from "./tower.svelte";
 import { uuid } from "../text/ids";
 import { toasts } from "./toasts.svelte";
 
-/** The daemon's heart beats every 15 s; who hears three beats too few has lost it. */
+/** The daemon sends a heartbeat every 15 s; the connection counts as lost after three missing ones. */
 const SILENCE_MS = 50_000;
 const POLICY = 1008;
 
@@ -17,7 +17,8 @@ interface Unsent {
   text: string;
 }
 
-/** What is said when the run has ended. The daemon keeps it; for a run on another host, which may not know how, this tab does. */
+/** A message that is sent when the run has ended. The daemon stores it; for a run on another host, which may not support
+ * that, this tab does. */
 export interface Later {
   text: string;
   here: boolean;
@@ -60,7 +61,7 @@ export class Talk {
     return this.story.isActive;
   }
 
-  /** How long calls took and who decided about them, before we came. */
+  /** Loads the durations of calls and the decisions from before this connection. */
   private async readNotes(): Promise<void> {
     try {
       const path = `/runs/${encodeURIComponent(this.sessionId)}/messages?include_output=false&limit=500`;
@@ -70,25 +71,25 @@ export class Talk {
       }
       this.show();
     } catch {
-      // The conversation is complete without it.
+      // The conversation is complete without these facts.
     }
   }
 
-  // What is asked
+  // Requests
 
-  /** Sent again after a break under the same name: the daemon takes it once. */
+  /** Sends the message again with the same id after a reconnect: the daemon accepts it once. */
   send(text: string): void {
     const unsent = { id: uuid(), text };
     this.sending = [...this.sending, unsent];
     this.offer(unsent);
   }
 
-  /** Into a run that works: relay's input to an agent is read between two steps. */
+  /** Sends the message to the active run: an agent reads relay's input between two steps. */
   steer(text: string): boolean {
     return tower.command("run.send_input", this.sessionId, { input_id: uuid(), text, actor: "web" });
   }
 
-  /** False: it could not be sent. */
+  /** Returns false when the message could not be sent. */
   followUp(text: string): boolean {
     const here = !tower.isNode(tower.row(this.sessionId)?.host_id ?? "");
     if (!here && !tower.command("run.send_input", this.sessionId, { input_id: uuid(), text, actor: "web", delivery: "follow_up" })) return false;
@@ -108,7 +109,7 @@ export class Talk {
     return this.socket.send(message);
   }
 
-  // What is heard
+  // Events
 
   private greet(): void {
     const last = this.story.loaded ? this.story.lastEventId : null;
@@ -147,14 +148,14 @@ export class Talk {
     if (code === "UNKNOWN_SESSION") {
       this.unknown = true;
     } else if (unsent && code === "BUSY") {
-      // Somebody else was faster; then it is a word into the run that works.
+      // Another client started a run first, so the message steers that run.
       if (this.steer(unsent.text)) toasts.say("A run is at work already: your message was given to it.");
     } else {
       toasts.say(message, "error");
     }
   }
 
-  /** What was kept for later goes when the run has ended well. */
+  /** Sends the next kept message when the run has ended successfully. */
   private goOn(): void {
     const active = this.story.isActive;
     const last = this.story.blocks[this.story.blocks.length - 1];
@@ -179,10 +180,10 @@ export class Talk {
   }
 }
 
-/** What is ready to be sent in a session, by its id: a fork brings the message that it was forked before. */
+/** Drafts by session id: a fork carries the message before which it was forked. */
 export const drafts = new Map<string, string>();
 
-/** Makes a session and says the first words in it; gives its id. */
+/** Creates a session with its first message, and resolves to its id. */
 export function begin(query: Record<string, string | null>, text: string): Promise<string> {
   return new Promise((done, failed) => {
     const socket = new WebSocket(socketAddress("/ws/minicodex", query));

@@ -1,4 +1,4 @@
-// Short words about what was just done, or why it was not.
+// Short messages about the result of an action.
 
 export interface Toast {
   id: number;

@@ -1,5 +1,5 @@
-// Everything that relay tells: all runs over all hosts, live, and all open questions. One line to `/ws/app` for the whole page.
-// After a break the list is read again, so nothing that was missed stays missing.
+// The state from relay: all runs of all hosts, live, and all pending approvals. One connection to `/ws/app` serves the whole
+// page. After a break the list is loaded again, so that no missed event leaves it stale.
 import type { AppEvent, HostRow, Message, Response as Answer } from "@wire/relay";
 import * as approvals from "../model/approvals";
 import * as runs from "../model/runs";
@@ -22,12 +22,12 @@ interface Call {
 }
 
 class Tower {
-  /** Counts up when what is below has changed; whoever shows it reads this. */
+  /** Increases when the state below has changed; views read it to update. */
   version = $state(0);
   hosts = $state.raw<HostRow[]>([]);
   line = $state<LineState>("connecting");
   loaded = $state(false);
-  /** The daemon was there and is not any more, since this moment. */
+  /** The time since which a daemon that was connected has been unreachable. */
   awaySince = $state<number | null>(null);
   now = $state(Date.now());
   private runs = runs.empty();
@@ -50,7 +50,7 @@ class Tower {
     });
     this.timers = [
       setInterval(() => (this.now = Date.now()), 1000),
-      // Not everything is told: a session that was given another name elsewhere is read again now and then.
+      // Relay has no event for every change: a session that was renamed elsewhere is only found by this periodic reload.
       setInterval(() => void (this.line === "open" && !document.hidden ? this.reload() : this.readHosts()), HOSTS_MS),
       setInterval(() => void this.probe(), QUIET_MS / 3),
     ];
@@ -76,7 +76,7 @@ class Tower {
     this.socket?.hurry();
   }
 
-  // What is shown
+  // State for the views
 
   get rows(): runs.Row[] {
     void this.version;
@@ -113,7 +113,8 @@ class Tower {
     return this.hosts.find((host) => host.is_this_daemon) ?? null;
   }
 
-  /** Whether a host is a node of this tower, as the daemon that we speak to is. A session there is the tower's own, wherever we are connected. */
+  /** Returns whether a host is a node of this cluster, like the daemon of this connection. Sessions of a node belong to the
+   * cluster, whichever node the page is connected to. */
   isNode(hostId: string): boolean {
     return this.hosts.some((host: HostRow) => host.id === hostId && (host.is_this_daemon === true || host.is_node === true));
   }
@@ -128,7 +129,7 @@ class Tower {
     };
   }
 
-  // What is asked
+  // Requests
 
   command(type: string, runId: string, data: Record<string, unknown>): boolean {
     const sent = this.socket?.send({ type, run_id: runId, data }) ?? false;
@@ -187,11 +188,11 @@ class Tower {
     try {
       this.hosts = await http.get<HostRow[]>("/hosts");
     } catch {
-      // The line tells when the daemon is away.
+      // The connection state shows that the daemon is away.
     }
   }
 
-  // What is heard
+  // Events
 
   private async reload(): Promise<void> {
     try {
@@ -219,7 +220,7 @@ class Tower {
     this.heardAt = Date.now();
   }
 
-  /** The daemon sends nothing when nothing happens; then it is asked whether it is there. */
+  /** The daemon sends nothing while nothing happens; this checks whether it still answers. */
   private async probe(): Promise<void> {
     if (this.line !== "open" || document.hidden || Date.now() - this.heardAt < QUIET_MS) return;
     this.heardAt = Date.now();
@@ -261,7 +262,7 @@ class Tower {
     this.show();
   }
 
-  /** What asks for somebody's attention outside of the page. */
+  /** Receives events that need the user's attention outside of the page. */
   asked: (event: AppEvent) => void = () => {};
 
   private answer(said: Answer): void {
@@ -273,7 +274,7 @@ class Tower {
     else call.failed(new Error(said.error ?? "failed"));
   }
 
-  /** At most once a frame, however much is said. */
+  /** Updates the views at most once per frame, however many events arrive. */
   private show(): void {
     if (this.due) return;
     this.due = true;
@@ -305,7 +306,7 @@ class Tower {
     }, 50);
   }
 
-  /** All open questions, whole: until when, about which call, and nothing of them cut. */
+  /** Loads all pending approvals in full, each with its deadline and its call. */
   private async readPending(): Promise<void> {
     try {
       for (const pending of await http.get<approvals.Pending[]>("/approvals")) {
@@ -318,11 +319,11 @@ class Tower {
       }
       this.version++;
     } catch {
-      // What the events say is shown.
+      // The approvals from the events stay visible.
     }
   }
 
-  /** Questions of which only the list's short words are known. */
+  /** Loads the approvals of which only the run list's summary is known. */
   private async readBriefs(): Promise<void> {
     if (auth.has("approvals")) await this.readPending();
     for (const question of runs.openQuestions(this.runs).filter((open) => open.brief)) {
@@ -333,12 +334,12 @@ class Tower {
           const whole = approvals.fromMessage(question.runId, message);
           const key = whole ? runs.questionKey(question.runId, whole.requestId) : "";
           const known = this.runs.questions.get(key);
-          // It may have been decided while it was read.
+          // The approval may have been decided while it was loaded.
           if (whole && known?.brief) this.runs.questions.set(key, { ...whole, decided: known.decided });
         }
         this.version++;
       } catch {
-        // What the list says is shown.
+        // The summaries from the list stay visible.
       }
     }
   }

@@ -1,4 +1,4 @@
-// Notifications that come when the page is closed: the browser's own push service, if the daemon offers it.
+// Notifications while the page is closed, through the browser's push service, if the daemon offers it.
 import { get, send } from "../net/http";
 
 export function possible(): boolean {

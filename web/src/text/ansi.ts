@@ -1,4 +1,4 @@
-// Control sequences taken out of a program's output, for where it is shown as plain text.
+// Removes control sequences from a program's output that is shown as plain text.
 import { reveal } from "./invisible";
 
 const SEQUENCES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[PX^_][^\u001b]*(?:\u001b\\)?|[ -/]*[0-~])/g;
@@ -12,7 +12,7 @@ export function plain(text: string): string {
     .replace(CONTROLS, "");
 }
 
-/** What will run: a character that cannot be seen, or that turns text around, is shown for what it is. */
+/** Shows text that will be executed: invisible characters and direction marks are made visible. */
 export function exact(text: string): string {
   return reveal(text);
 }

@@ -1,5 +1,5 @@
-// Colours for code. The highlighter is large, so it comes when the first code does. It answers in HTML; that is not given to the
-// browser as such but read back into spans and text by the few forms that it has.
+// Syntax highlighting. The highlighter is large, so it is loaded with the first code. Its HTML output is never parsed by the
+// browser; it is converted to spans and text by the few forms that it has.
 import type { HLJSApi } from "highlight.js";
 
 let loading: Promise<HLJSApi> | null = null;
@@ -14,7 +14,7 @@ export function colour(code: HTMLElement, language: string): void {
   const text = code.textContent ?? "";
   if (text.length > LONGEST) return;
   void highlighter().then((hljs) => {
-    // It may have grown meanwhile: then somebody else colours it.
+    // The text may have grown meanwhile: then a later call highlights it.
     if (code.textContent !== text || !hljs.getLanguage(language)) return;
     code.replaceChildren(...spans(hljs.highlight(text, { language, ignoreIllegals: true }).value));
   });
@@ -23,7 +23,7 @@ export function colour(code: HTMLElement, language: string): void {
 const FORMS = /<span class="([\w\s-]+)">|<\/span>|&(amp|lt|gt|quot|#x27);/g;
 const ENTITIES: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"', "#x27": "'" };
 
-/** Anything that is not one of the three forms is text. */
+/** Everything that is not one of the three forms is text. */
 export function spans(html: string): Node[] {
   const root = document.createElement("span");
   const open: HTMLElement[] = [root];

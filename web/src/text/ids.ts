@@ -1,4 +1,4 @@
-// Names for what is sent. `crypto.randomUUID` is missing where the page came over plain HTTP from another machine.
+// Ids for requests. `crypto.randomUUID` is missing on pages that were loaded over plain HTTP from another machine.
 
 export function uuid(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));

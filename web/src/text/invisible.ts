@@ -1,4 +1,4 @@
-// Characters that cannot be seen, or that change how others are seen. The daemon has the same table in
+// Characters that are invisible or change how others are displayed. The daemon has the same table in
 // `src/switchtower/core/characters.py`; a test compares them. Pure.
 
 export const RANGES: ReadonlyArray<readonly [number, number]> = [
@@ -24,11 +24,11 @@ export const RANGES: ReadonlyArray<readonly [number, number]> = [
 
 const HIDING = RANGES.map(([first, last]) => `\\u{${first.toString(16)}}-\\u{${last.toString(16)}}`).join("");
 
-// Line feeds and tabs are laid out by the page; every other control, separator, space but U+0020, and private, unassigned or
-// half character is invisible besides.
+// The page lays out line feeds and tabs. Every other control, separator, space except U+0020, and private, unassigned or
+// surrogate character counts as invisible too.
 const INVISIBLE = new RegExp(`(?![\\n\\t ])[\\p{C}\\p{Z}\\p{Default_Ignorable_Code_Point}${HIDING}]`, "gu");
 
-/** The text with the number of each invisible character in its place. */
+/** Replaces each invisible character by its number. */
 export function reveal(text: string): string {
   return text.replace(INVISIBLE, (character) => {
     const number = character.codePointAt(0) ?? 0;

@@ -1,4 +1,4 @@
-// The highlighter with the languages that we show. Loaded late, by `highlight.ts` alone.
+// The highlighter with the languages that the page supports. Only `highlight.ts` loads it, on demand.
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";
 import c from "highlight.js/lib/languages/c";

@@ -1,5 +1,5 @@
-// Markdown as DOM. Elements are made one by one from the parser's tokens and text only ever becomes text: no HTML is parsed, so
-// none can be injected. Links lead to http, https and mail; pictures are named, not loaded.
+// Renders Markdown as DOM. Elements are created one by one from the parser's tokens, and text only ever becomes text: no HTML is
+// parsed, so none can be injected. Links may use http, https and mailto; images are named, not loaded.
 import MarkdownIt from "markdown-it";
 import type { Token } from "markdown-it";
 
@@ -26,7 +26,7 @@ const BLOCKS: Record<string, keyof HTMLElementTagNameMap> = {
 
 export type Colour = (code: HTMLElement, language: string) => void;
 
-/** The address, if a link may lead there. */
+/** Returns the address if a link may use it. */
 export function safeLink(address: string): string | null {
   const trimmed = address.trim();
   if (!/^(https?:\/\/|mailto:)/i.test(trimmed)) return null;
@@ -38,7 +38,7 @@ export function safeLink(address: string): string | null {
   }
 }
 
-/** A text taken apart into pieces that stand alone, so that only the last one changes while it grows. */
+/** Splits a text into independent pieces, so that only the last one changes while the text grows. */
 export function pieces(text: string): string[] {
   const lines = text.slice(0, LONGEST).split("\n");
   const found: string[] = [];
@@ -77,7 +77,7 @@ function put(root: ParentNode & Node, tokens: Token[], colour: Colour | undefine
       continue;
     }
     if (token.hidden) {
-      // A tight list's paragraph: its text stands in the item itself.
+      // The paragraph of a tight list: its text goes directly into the item.
       open.push(here());
       continue;
     }
@@ -88,7 +88,7 @@ function put(root: ParentNode & Node, tokens: Token[], colour: Colour | undefine
       case "html_block":
         here().appendChild(document.createTextNode(token.content));
         break;
-      case "softbreak": // In what models say, a line is a line.
+      case "softbreak": // In a model's text, a line break is a line break.
       case "hardbreak":
         here().appendChild(document.createElement("br"));
         break;
@@ -113,7 +113,7 @@ function put(root: ParentNode & Node, tokens: Token[], colour: Colour | undefine
         break;
       }
       case "heading_open": {
-        // A message's headings stand below the page's own.
+        // The headings of a message are below the page's own.
         const level = Math.min(6, Number(token.tag.slice(1)) + 2);
         into(document.createElement(`h${level}` as "h3"));
         break;

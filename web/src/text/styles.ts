@@ -1,11 +1,11 @@
-// The terminal makes `<style>` elements and `style` attributes while it runs, and our content security policy refuses both. As
-// long as a terminal is open, style elements are style sheets in the document's own list, and spans set their style
-// property by property. Both are done by script and need no exception. The terminal's own setting for another document is not
-// heeded everywhere, so it is the document itself that is changed, and changed back.
+// The terminal library creates `<style>` elements and `style` attributes at run time, and our content security policy refuses
+// both. While a terminal is open, style elements become style sheets in the document's own list, and spans set their style
+// property by property. Both are done by script and need no exception in the policy. The library does not use its setting for
+// another document everywhere, so this module patches the document itself, and restores it.
 
 let open = 0;
 
-/** Gives what ends it. */
+/** Returns a function that restores the document. */
 export function allowStyles(document: Document): () => void {
   const sheets = new Set<CSSStyleSheet>();
   const plain = (tag: string, options?: ElementCreationOptions): HTMLElement => Document.prototype.createElement.call(document, tag, options);

@@ -1,4 +1,4 @@
-// Times and sizes in words. The time is given.
+// Formats times and sizes. The current time is an argument.
 
 export function ago(then: string | null | undefined, now: number): string {
   const at = then ? Date.parse(then) : NaN;
@@ -49,7 +49,7 @@ export function date(then: string | null | undefined): string {
   return Number.isNaN(at) ? "" : clock.format(at);
 }
 
-/** A folder, with what is above it left out when it is long. */
+/** Shortens a long folder to its last parts. */
 export function shortPath(path: string): string {
   const parts = path.replace(/^\/(?:home|Users)\/[^/]+/, "~").split("/");
   return parts.length > 4 ? `…/${parts.slice(-2).join("/")}` : parts.join("/");

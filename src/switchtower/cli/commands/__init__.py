@@ -1,1 +1,1 @@
-"""One file a command, each loaded only when it is called."""
+"""The commands; each module is loaded only when one of its commands is called."""

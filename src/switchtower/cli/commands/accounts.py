@@ -1,6 +1,4 @@
-"""`tower user`: who may log in from elsewhere, with a name and a password.
-
-`tower token`: what people are logged in with, and the owner's own way in."""
+"""`tower user` manages the users who log in with a name and a password; `tower token` manages access tokens."""
 
 import time
 from typing import Any
@@ -158,7 +156,7 @@ def hash(from_stdin: bool) -> int:
     from switchtower.cli.terminal import user_input
 
     given = user_input.read_password(from_stdin=from_stdin)
-    # The public tools take short passwords, and the hash is for the user's own environment.
+    # The public tools accept short passwords, and the hash is for the user's own environment.
     problem = passwords.find_password_problem(given)
     if problem is not None and len(given) >= passwords.MIN_LENGTH:
         raise click.ClickException(f"{problem}; hint: choose another one")

@@ -1,4 +1,4 @@
-"""`tower answer`: what extensions and the agent ask, and the answer to it."""
+"""`tower answer`: lists the open dialogs of extensions and agents, and answers them."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,7 @@ _ACTIVE_STATES = ("running", "awaiting_approval")
 
 
 class AnswerArguments(NamedTuple):
-    """What the command line answers; all of it None where it only asks what is open."""
+    """The answer from the command line; every field is None when the command only lists open dialogs."""
 
     text: str | None
     confirmed: bool | None
@@ -168,7 +168,7 @@ def _list_dialogs(waiting: list[SessionDialog]) -> None:
 
 
 def _make_reply(waiting: SessionDialog, given: AnswerArguments, text: str | None) -> "DialogReply":
-    """Raises `ClientError` when it is no answer to this dialog."""
+    """Raises `ClientError` when the text does not answer this dialog."""
     from switchtower.client import errors
     from switchtower.presentation import dialog_form
 

@@ -1,6 +1,4 @@
-"""`tower approve` and `tower deny`: the decision that a waiting run needs.
-
-`tower inbox`: everything that waits for a decision, wherever it is."""
+"""`tower approve` and `tower deny` decide an approval; `tower inbox` lists the pending approvals of all sessions."""
 
 import asyncio
 import time
@@ -118,7 +116,7 @@ async def _decide(
 
 
 async def _confirm(waiting: SessionApproval) -> bool:
-    """Shows what would be approved, because it may have changed since it was last looked at; at a terminal, asks as well."""
+    """Shows what would be approved, because it may have changed since the user last saw it; at a terminal it also asks."""
     from switchtower.cli.terminal import user_input
     from switchtower.presentation import approval_text
 
@@ -216,7 +214,7 @@ async def _list_pending(*, as_json: bool, exit_code: bool) -> int:
 
 
 _POLL_INTERVAL = 1.0
-"""Seconds between two looks: nobody tells of all sessions at once."""
+"""Seconds between two polls: push has no subscription to all sessions."""
 
 
 async def _watch(*, as_json: bool) -> int:
@@ -241,7 +239,7 @@ async def _watch(*, as_json: bool) -> int:
 
 
 async def _fetch_node_names(client: "DaemonClient", waiting: "Sequence[listing_messages.PendingApproval]") -> "NodeNames":
-    """Asked for only when a session has one: alone, none has."""
+    """Fetches the names only if a session has an owner, which none has on a single node."""
     from switchtower.client import node_names
 
     return await node_names.fetch_node_names(client) if any(one.home for one in waiting) else node_names.NO_NODES

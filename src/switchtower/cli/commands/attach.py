@@ -1,8 +1,5 @@
-"""`tower attach`: a session's events from any point of its history, and then as they happen.
-
-`tower exec`: any program in a terminal that the daemon keeps, with this terminal joined to it.
-
-`tower ui`, and `tower` alone: the terminal UI."""
+"""`tower attach` prints a session's events from any point of its history and follows it, `tower exec` runs a program in a
+terminal that the daemon keeps, and `tower ui` opens the terminal UI."""
 
 import asyncio
 from pathlib import Path
@@ -78,7 +75,7 @@ async def _attach(
 
 
 async def _find_program(client: "DaemonClient", session_id: str) -> "extension_messages.SessionInfo | None":
-    """What is known of the session, if it is a program in a terminal."""
+    """Returns the session's details if it is a program in a terminal."""
     from switchtower.client import errors
 
     if not client.supports("terminals"):
@@ -86,7 +83,7 @@ async def _find_program(client: "DaemonClient", session_id: str) -> "extension_m
     try:
         about = await client.get_session(session_id)
     except errors.RequestFailed:
-        return None  # attaching says better why not
+        return None  # attaching reports a better reason
     return about if about.terminal is not None else None
 
 
@@ -151,7 +148,7 @@ def _make_printer() -> "EventHandler":
 async def _make_prompting_printer(
     client: "DaemonClient", session: "SessionSubscription", asker: "QuestionQueue", *, prompts: bool
 ) -> "EventHandler":
-    """Also has open approvals and dialogs answered, or says how they are."""
+    """Returns a handler that prints events, and prompts for open approvals and dialogs or prints how to answer them."""
     from switchtower.cli.event_printer import EventPrinter, TranscriptOutput
     from switchtower.cli.terminal import approval_prompt, dialog_prompt, user_input
     from switchtower.client import open_requests
@@ -165,7 +162,7 @@ async def _make_prompting_printer(
         asks_approvals = approval_prompt.ApprovalPrompt(asker, client, session_id, is_shown=is_shown, is_own_run=False)
     dialogs, approvals = dialog_prompt.DialogWatch(session, asks_dialogs), approval_prompt.ApprovalWatch(session, asks_approvals)
     if session.last_seen_seq:
-        # Who comes back may have been asked before.
+        # These dialogs may have been opened before the events that are printed.
         before = await open_requests.find_open_requests(client, session_id)
         for seq, dialog in before.dialogs.dialogs.values():
             if seq <= session.last_seen_seq:
@@ -278,7 +275,7 @@ async def _exec(
             client = await signals.run_unless_interrupted(interrupted, DaemonClient.connect(settings))
         except signals.Interrupted:
             return console.ExitStatus.CANCELLED
-        # Not interruptible: it may have been started, and only its id lets us end it.
+        # This call is not interruptible: the daemon may have started the program, and only its id allows us to stop it.
         session_id = (await client.start_session(wanted)).sessionId
     async with client:
         if interrupted.is_set():
@@ -304,7 +301,7 @@ async def _exec(
 
 
 async def _find_start_failure(client: "DaemonClient", session_id: str) -> str | None:
-    """Waits until the program runs, or has failed to start: then why."""
+    """Waits until the program runs and returns None, or returns the reason why it failed to start."""
     from contextlib import aclosing
 
     from switchtower.protocols.push import messages

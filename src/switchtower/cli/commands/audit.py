@@ -1,4 +1,4 @@
-"""`tower audit`: who decided what, from where and when, over all sessions; and whether that record still holds."""
+"""`tower audit`: shows the decisions of all sessions with user, origin and time, and verifies that record."""
 
 import time
 from collections.abc import AsyncIterator
@@ -200,7 +200,7 @@ def _fetch_records(path: tuple[str, ...], since: str | None, limit: int) -> list
 
 
 def parse_moment(text: str, *, now: float) -> str:
-    """As the daemon reads it: a time of this machine's zone unless it names another, or some time ago."""
+    """Converts a time to the daemon's format: an age, or a time in this machine's zone unless it names another."""
     import datetime
 
     count, unit = text[:-1], text[-1:].lower()
@@ -228,7 +228,7 @@ def _format_decision(decision: dict[str, Any], ago: str) -> tuple[str, ...]:
 
 
 def _format_decider(decision: dict[str, Any]) -> str:
-    """A user, or another machine and whom that names: its word, and not ours."""
+    """Names the deciding user, or another machine and the user that it claims, which we cannot verify."""
     from switchtower.cli import table
 
     who, where, claims = table.format_cell(decision, "by"), table.format_cell(decision, "via"), decision.get("claims")
@@ -247,6 +247,6 @@ def _format_note(note: dict[str, Any], ago: str) -> tuple[str, ...]:
 
 
 def _format_origin(row: dict[str, Any]) -> str:
-    """How it came, from which machine, and what the client calls itself."""
+    """Formats the protocol, the address, and the name that the client gave itself."""
     parts = [str(row[key])[:60] for key in ("via", "address", "device") if row.get(key)]
     return ", ".join(parts) or "-"

@@ -1,8 +1,5 @@
-"""`tower models`: which models can be used, and why the others cannot.
-
-`tower skills`: what a message can begin with as `/name`.
-
-`tower presets`: what a session can begin with, as `tower run --preset NAME`."""
+"""`tower models` lists usable models and why others are not, `tower skills` the templates for `/name`, and `tower presets` the
+presets for `tower run --preset`."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`tower config`: the settings in force, where each comes from, and changes of the file."""
+"""`tower config`: shows the effective settings with their sources, and changes the file."""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -91,7 +91,7 @@ def get(name: str, as_json: bool) -> int:
     return console.ExitStatus.OK
 
 
-@config.command("set", context_settings={"ignore_unknown_options": True})  # a value may begin with a dash
+@config.command("set", context_settings={"ignore_unknown_options": True})  # a value may start with a dash
 @_name_argument
 @click.argument("value", metavar="VALUE", callback=arguments.validate_sendable)
 def set_setting(name: str, value: str) -> int:
@@ -131,7 +131,7 @@ def unset(name: str) -> int:
     file = sources.locate_config_file()
     found = _apply_change(file, lambda: config_file.unset_value(file, name))
     if not found:
-        _find_file_setting(name)  # a name that is none is a mistake, unless it was in the file
+        _find_file_setting(name)  # an unknown name is a mistake, unless it was in the file
         console.print_line(f"`{name}` is not in {file}")
         return console.ExitStatus.OK
     console.print_line(f"`{name}` is no longer in {file}")
@@ -217,13 +217,13 @@ def _warn_about_variable(setting: "Setting") -> None:
 
 
 def _print_restart_hint() -> None:
-    """Whether the running daemon has to be restarted for what the file has now."""
+    """Prints a hint if the running daemon must be restarted to apply the file."""
     from switchtower import config as settings_config
     from switchtower.client import discovery
 
     try:
         settings = settings_config.load()
     except ConfigError:
-        return  # of a variable, which the next command reports
+        return  # a variable is invalid, which the next command reports
     if discovery.needs_restart(settings):
         console.print_line("the daemon was started before config.toml changed: run `tower restart`", "yellow")

@@ -1,8 +1,5 @@
-"""`tower status`: whether the daemon runs, and where. Starts nothing.
-
-`tower stop`: ends the daemon of this home, and only that process.
-
-`tower restart`: stops the daemon of this home and starts it again, with the options that it was started with."""
+"""`tower status` shows whether the daemon runs and where, without starting it; `tower stop` stops only this home's daemon, and
+`tower restart` also starts it again with the same options."""
 
 import asyncio
 import os
@@ -63,7 +60,7 @@ async def _collect_status(settings: "config.Settings") -> dict[str, Any]:
     socket = str(discovery.locate_socket(settings))
     endpoints = discovery.read_endpoints(settings)
     if endpoints is not None and endpoints.socket != socket:
-        endpoints = None  # the socket that was asked for is another daemon's
+        endpoints = None  # the configured socket belongs to another daemon
     try:
         async with await DaemonClient.connect(settings, start=False) as client:
             version = client.runtime_version
@@ -88,7 +85,7 @@ async def _collect_status(settings: "config.Settings") -> dict[str, Any]:
 
 
 def _describe_own_node(known: "NodeNames") -> dict[str, Any] | None:
-    """Which of several nodes this is; None when it is alone."""
+    """Describes this node; None with a single node."""
     if (this := known.own_node) is None:
         return None
     alive = sum(node.alive for node in known.nodes)
@@ -96,7 +93,7 @@ def _describe_own_node(known: "NodeNames") -> dict[str, Any] | None:
 
 
 def _fetch_hub_link(settings: "config.Settings") -> dict[str, Any] | None:
-    """How the daemon's link to a hub stands; None when it dials none."""
+    """Returns the state of the daemon's link to a hub; None when it connects to none."""
     from switchtower.client import admin
 
     link = admin.get_if_running(settings, "link")
@@ -154,7 +151,7 @@ def stop() -> int:
     from switchtower.client import discovery
 
     settings = config.load()
-    # The lock's holder, not the number in a file: that may be a stranger's by now.
+    # The pid comes from the lock's holder, not from a file: the number in a file may belong to another process by now.
     pid = discovery.find_lock_holder(settings)
     if not pid:
         console.print_line("no daemon is running")
@@ -167,7 +164,7 @@ def stop() -> int:
 
 
 def stop_process(pid: int, settings: "config.Settings") -> bool:
-    """Whether the process is gone in time."""
+    """Stops the process and returns whether it exited in time."""
     from switchtower.client import discovery
 
     patience = settings.shutdown_timeout + _EXIT_MARGIN
@@ -231,7 +228,7 @@ def restart(force: bool) -> int:
 
 
 def _read_options(settings: "config.Settings") -> dict[str, str]:
-    """The flags of the running daemon's own command line."""
+    """Returns the command-line flags of the running daemon."""
     from switchtower.client import discovery
 
     endpoints = discovery.read_endpoints(settings)
@@ -239,7 +236,7 @@ def _read_options(settings: "config.Settings") -> dict[str, str]:
 
 
 def _find_service_command(pid: int) -> str | None:
-    """How to restart a daemon that systemd started; launchd starts one that was stopped by itself."""
+    """Returns the command that restarts a daemon under systemd. launchd needs none: it restarts a stopped daemon by itself."""
     from switchtower.cli import system_service
 
     try:
@@ -250,7 +247,7 @@ def _find_service_command(pid: int) -> str | None:
 
 
 async def _count_active_runs(settings: "config.Settings") -> int:
-    """How many runs would be interrupted. A run that waits for a decision continues to wait."""
+    """Counts the runs that a stop would interrupt. A run that waits for a decision continues to wait after the restart."""
     from switchtower.cli import session_lookup
     from switchtower.client import errors
     from switchtower.client.client import DaemonClient

@@ -1,10 +1,9 @@
-"""`tower doctor`: looks at everything that a daemon needs, and says what to do about what is wrong. Changes nothing.
+"""`tower doctor` checks everything that a daemon needs and names remedies; `tower logs` prints the daemon's log files. Both only
+read.
 
-`tower logs`: the daemon's log, its end or as it grows. Reads files; no daemon is asked or started.
-
-The daemon's log as files: the newest is at its path, older ones have `.1`, `.2` … behind their names. Reads, prints nothing.
-
-When the log is rotated the open file stays the one it was, so what is left of it is read before the next one is opened."""
+The newest log is at its path; older ones have the suffixes `.1`, `.2` …. After a rotation the open file stays open, so its rest
+is read before the next file is opened.
+"""
 
 import os
 import re
@@ -63,7 +62,7 @@ def _collect_findings(*, deep: bool) -> "Iterator[checks.Finding]":
         settings = config.load()
     except ConfigError as problem:
         yield checks.report_failure("configuration", problem.message, problem.hint)
-        return  # without the settings nobody knows where the rest is
+        return  # without the settings the locations of the other parts are unknown
     there = settings.config_file.exists()
     yield checks.report_ok("configuration", f"{settings.config_file}{'' if there else ' is not there: the defaults hold'}")
     yield checks.check_disk(settings)
@@ -72,7 +71,8 @@ def _collect_findings(*, deep: bool) -> "Iterator[checks.Finding]":
 
 
 def _run_guarded(name: str, look: "Iterator[checks.Finding]") -> "Iterator[checks.Finding]":
-    """What goes away, or is closed to us, between two looks ends one room's findings and not all of them."""
+    """Turns an `OSError`, for example for a file that disappears or is not readable, into a finding, so that other checks still
+    run."""
     from switchtower.cli.doctor import checks
 
     try:
@@ -120,7 +120,7 @@ def logs(follow: bool, count: int, as_json: bool) -> int:
             for line in last.follow_lines(_print_missed):
                 _print_log_line(line, as_json=as_json)
     except KeyboardInterrupt:
-        pass  # how following ends
+        pass  # the usual end of following
     except OSError as problem:
         raise click.ClickException(f"`{path}` cannot be read: {problem.strerror}; hint: see whose file it is") from None
     finally:
@@ -148,19 +148,19 @@ _BLOCK_BYTES = 64 * 1024
 _POLL_INTERVAL = 0.1
 _MAX_FILES = 20
 _MAX_OPEN_ATTEMPTS = 3
-"""A file that is just being renamed can be missed by one look."""
+"""The maximum number of attempts: a single one can miss a file that is being renamed."""
 MAX_LINE_BYTES = 1024 * 1024
 _ENTRY = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ([A-Z]+) ([\w.]+): (.*)", re.DOTALL)
 
 
 def list_log_files(path: Path) -> list[Path]:
-    """Those that are there, the newest first."""
+    """Lists the existing log files, newest first."""
     older = [path.with_name(f"{path.name}.{number}") for number in range(1, _MAX_FILES)]
     return [file for file in (path, *older) if file.exists()]
 
 
 def parse_entry(line: bytes) -> dict[str, str]:
-    """A line's parts. One that does not begin an entry is a message."""
+    """Splits a line into its parts. A line that does not start an entry is only a message."""
     text = line.decode(errors="replace")
     if (parts := _ENTRY.fullmatch(text)) is None:
         return {"message": text}
@@ -168,7 +168,7 @@ def parse_entry(line: bytes) -> dict[str, str]:
 
 
 class LogFollower:
-    """First its `tail`, then `follow`: together they miss nothing."""
+    """Reads a log: `read_tail` first, then `follow_lines`; together they miss no line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -180,7 +180,8 @@ class LogFollower:
             self._open.close()
 
     def read_tail(self, count: int, *, following: bool = False) -> Iterator[bytes]:
-        """The last lines, from older files too where the newest has too few. `following`: what is half written comes later."""
+        """Yields the last lines, also from older files if the newest has too few. With `following`, an incomplete line is left
+        for `follow_lines`."""
         self._open = _open_file(self._path)
         newest: list[bytes] = []
         if self._open is not None:
@@ -198,7 +199,7 @@ class LogFollower:
         yield from (line.rstrip(b"\r\n") for line in lines[max(0, len(lines) - count) :])
 
     def follow_lines(self, on_missed: Callable[[], None] = lambda: None) -> Iterator[bytes]:
-        """What comes from here on, line by line, for ever. `missed` is told when files went away that may not have been read."""
+        """Yields new lines forever. It calls `on_missed` when files disappeared before they could be read."""
         while True:
             if self._open is not None:
                 yield from self._read_new_lines()
@@ -207,7 +208,7 @@ class LogFollower:
                 time.sleep(_POLL_INTERVAL)
                 continue
             if self._open is not None:
-                yield from self._read_new_lines()  # what was written until it was put aside
+                yield from self._read_new_lines()  # lines written before the rotation
                 if self._rest:
                     yield self._rest
                     self._rest = b""
@@ -217,7 +218,7 @@ class LogFollower:
     def _read_new_lines(self) -> Iterator[bytes]:
         assert self._open is not None
         if os.fstat(self._open.fileno()).st_size < self._open.tell():
-            self._open.seek(0)  # emptied, not rotated
+            self._open.seek(0)  # the file was truncated, not rotated
             self._rest = b""
         while block := self._open.read(_BLOCK_BYTES):
             *lines, self._rest = (self._rest + block).split(b"\n")
@@ -227,7 +228,7 @@ class LogFollower:
                 self._rest = b""
 
     def _open_next_file(self, on_missed: Callable[[], None]) -> BinaryIO | None:
-        """The file after the open one; None when there is none yet."""
+        """Opens the file after the current one; None when it does not exist yet."""
         if self._open is None:
             return _open_file(self._path)
         ours = os.fstat(self._open.fileno())
@@ -256,7 +257,7 @@ def _open_file(path: Path) -> BinaryIO | None:
 
 
 def _read_last_lines(file: BinaryIO, end: int, count: int) -> list[bytes]:
-    """With their line ends. Reads backwards, no further than needed."""
+    """Returns the lines with their line ends. It reads backwards, no further than needed."""
     blocks: list[bytes] = []
     found, start = 0, end
     while start > 0 and found <= count:

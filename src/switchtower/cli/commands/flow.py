@@ -1,5 +1,6 @@
-"""`tower flow`, which is `tm` too: flows and their runtimes. Reads the command line; `cli/flows` does what it says, and is
-loaded when it is called.
+"""`tower flow`, also installed as `tm`: flows and their runtimes.
+
+This module only parses the command line; `cli/flows` does the work and is loaded when a command is called.
 """
 
 import os

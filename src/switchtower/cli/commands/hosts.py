@@ -1,4 +1,4 @@
-"""`tower hosts`: the machines that run programs for this hub."""
+"""`tower hosts`: manages the machines that run programs for this hub."""
 
 import time
 from typing import Any

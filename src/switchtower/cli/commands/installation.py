@@ -1,8 +1,5 @@
-"""`tower service`: the daemon as a service of your own, which starts when you log in, or when somebody comes to its socket.
-
-`tower completion`: a script that lets a shell complete commands, options, sessions, models and settings.
-
-`tower version`."""
+"""`tower service` installs the daemon as a user service that starts at login or at the first connection, `tower completion`
+prints a shell's completion script, and `tower version` the version."""
 
 import os
 import sys
@@ -209,7 +206,7 @@ def completion(shell: str, program: str) -> int:
     kind = get_completion_class(shell)
     assert kind is not None, "click knows these shells"
     script = kind(main.tower, {}, program, f"_{program.upper()}_COMPLETE")
-    # Not bash's own `source`: that asks the bash of this machine for its version, which need not be the one that reads this.
+    # bash's own `source` would check the version of this machine's bash, which need not be the one that reads the script.
     text = ShellComplete.source(script) if isinstance(script, BashComplete) else script.source()
     output.write(text.encode())
     return console.ExitStatus.OK

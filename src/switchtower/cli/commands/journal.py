@@ -1,4 +1,4 @@
-"""`tower journal`: looks at the journal itself, a file or a database, with or without a daemon. Changes nothing."""
+"""`tower journal`: inspects the journal itself, a file or a database, with or without a daemon. It changes nothing."""
 
 import time
 from pathlib import Path
@@ -95,14 +95,14 @@ def stats(file: str | None, as_json: bool) -> int:
 
 
 def _locate_journal(file: str | None) -> "Path | str":
-    """A file, or the address of a database."""
+    """Returns a file, or the address of a database."""
     from switchtower import config
     from switchtower.cli.storage import store_location
 
     if file is None:
         settings = config.load()
         return settings.journal_path if settings.store is None else settings.store
-    if "://" in file and not store_location.is_database(file):  # not shown: it may hold a password
+    if "://" in file and not store_location.is_database(file):  # not printed: it may contain a password
         raise click.UsageError("an address must begin with `postgresql://`; hint: name a file, or such a database")
     return file if store_location.is_database(file) else Path(file)
 
@@ -135,7 +135,7 @@ def _count_entries(place: "Path | str") -> "verification.JournalStats":
 
 
 class _VerifyProgress:
-    """A line every few moments: a journal of a few megabytes needs none."""
+    """Prints a progress line every few seconds; a journal of a few megabytes needs none."""
 
     def __init__(self) -> None:
         self._reported_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""`tower mcp`: the MCP servers that a session in this folder would have, and whether they work. Needs no daemon."""
+"""`tower mcp`: lists the MCP servers that a session in this folder would use, and tests them. It needs no daemon."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,7 +161,7 @@ def _confirm_start(server: "ServerConfig") -> None:
 
 
 def _to_object(server: "ServerConfig", probed: "mcp_probe.ProbeResult | None") -> dict[str, Any]:
-    """Shown as people see it in an approval: variables unfilled, secrets hidden."""
+    """Describes a server as an approval shows it: variables are not expanded, and secrets are hidden."""
     described: dict[str, Any] = {
         "name": server.name,
         "own": server.trusted,
@@ -199,7 +199,7 @@ def _print_servers(servers: "tuple[ServerConfig, ...]", probed: "dict[str, mcp_p
 
 
 def _format_tools(probed: "mcp_probe.ProbeResult") -> list[tuple[str, str]]:
-    """The name, and the first line of what the server says about it."""
+    """Returns each tool's name, and the first line of the server's description."""
     return [(tool.name, tool.description.partition("\n")[0]) for tool in probed.tools or ()]
 
 

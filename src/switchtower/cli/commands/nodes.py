@@ -1,6 +1,5 @@
-"""`tower nodes`: the nodes that share one store, and which session is whose.
-
-`tower drain`: empties this node, so that it can be stopped and nobody notices."""
+"""`tower nodes` lists the nodes that share one store and their sessions; `tower drain` empties this node, so that it can be
+stopped without an interruption for clients."""
 
 import asyncio
 import time
@@ -58,7 +57,7 @@ def nodes(as_json: bool, sessions: bool, limit: int) -> int:
 
 
 async def _fetch_nodes(limit: int) -> "tuple[NodeNames, list[listing_messages.Card]]":
-    """The nodes, and so many sessions by home."""
+    """Fetches the nodes and up to `limit` sessions."""
     from switchtower import config
     from switchtower.client import node_names
     from switchtower.client.client import DaemonClient
@@ -72,7 +71,7 @@ async def _fetch_nodes(limit: int) -> "tuple[NodeNames, list[listing_messages.Ca
 def _sort_by_node(
     cards: "list[listing_messages.Card]", nodes: "Sequence[listing_messages.Node]"
 ) -> "list[listing_messages.Card]":
-    """In the order of the nodes, and each node's as the daemon listed them; those that nobody has come last."""
+    """Sorts sessions by node and keeps the daemon's order within each node; sessions without an owner are last."""
     places = {node.id: place for place, node in enumerate(nodes)}
     return sorted(cards, key=lambda card: (card.home is None, places.get(card.home or "", len(nodes)), card.home or ""))
 
@@ -117,7 +116,7 @@ def _encode_card(card: "listing_messages.Card", node_names: "NodeNames") -> dict
 
 
 _POLL_INTERVAL = 1.0
-"""Seconds between two looks at what is still here."""
+"""Seconds between two polls of the remaining sessions."""
 _MAX_SESSIONS = 500
 _ACTIVE_STATES = ("running", "awaiting_approval")
 
@@ -190,13 +189,14 @@ async def _drain(settings: "config.Settings", wait: int) -> int:
 
 
 async def _watch(settings: "config.Settings") -> None:
-    """Says what is still here, whenever that changes, until it is cancelled. Asks by itself: the other line waits."""
+    """Prints the remaining sessions whenever they change, until it is cancelled. It uses a separate connection, because the other
+    one waits for the answer."""
     from switchtower.client import errors
     from switchtower.client.client import DaemonClient
 
     said = ""
     while True:
-        with suppress(errors.ClientError):  # clients are let go on the way, and a database may be away for a moment
+        with suppress(errors.ClientError):  # the node disconnects clients, and its database may be unreachable for a moment
             async with await DaemonClient.connect(settings, start=False) as looking:
                 still_here = await _describe_remaining(looking)
             if still_here and still_here != said:

@@ -1,4 +1,4 @@
-"""`tower run`: one run, in a new session or in one that is there, from the text to the exit code."""
+"""`tower run`: one run, in a new or an existing session, from the text to the exit code."""
 
 import asyncio
 import os
@@ -32,19 +32,19 @@ def _parse_rules(ctx: click.Context, parameter: click.Parameter, values: tuple[s
 
 
 def _get_configured_policy(settings: config.Settings, preset: str | None) -> Any:
-    """None where nothing else is configured than usual: the daemon may have been started with something stricter. A preset
-    goes before what is configured, but for what is the strictest: no file of a workspace is to lift that."""
+    """Returns None for the default policy, because the daemon may have been started with something stricter. A preset overrides
+    the configured policy, except the strictest: no file of a workspace may lift that."""
     usual = settings.policy == config.Settings.policy
     return None if usual or (preset is not None and settings.policy != POLICIES[0]) else settings.policy
 
 
 def _choose_model(settings: config.Settings, provider: str | None, preset: str | None) -> tuple[str, str | None]:
-    """With a preset the daemon chooses, from what the preset says and what is configured there."""
+    """Returns the provider and the model. With a preset, the daemon chooses from the preset and its own configuration."""
     from switchtower.cli.runs.headless import AUTO
 
     if provider is not None or preset is not None:
         return provider or AUTO, None
-    # The configured model is the configured provider's, and nobody else's.
+    # The configured model belongs to the configured provider only.
     return settings.provider, settings.model if settings.provider != AUTO else None
 
 
@@ -67,7 +67,7 @@ _FLAGS = {"folder": "--cwd"}
 
 
 def _check_attach(ctx: click.Context, attach: str | None, queue: bool, token: str | None) -> None:
-    """A session that is there has its own folder, model and limits: what would be passed over in silence is refused."""
+    """Refuses options of new sessions: an existing session has its own folder, model and limits, and would ignore them."""
     if attach is None:
         if queue or token is not None:
             raise click.UsageError(

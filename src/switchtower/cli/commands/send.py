@@ -1,8 +1,5 @@
-"""`tower send`: a message into a session that is there already.
-
-`tower steer`: a message into a run that is under way.
-
-`tower cancel`: ends a session's run; the session stays."""
+"""`tower send` sends a message to an existing session, `tower steer` sends one to its active run, and `tower cancel` cancels the
+run and keeps the session."""
 
 import asyncio
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
-"""`tower serve`: the daemon in the foreground. Its flags are the settings, made from their table.
+"""The daemon in the foreground: `tower serve`, `tower host` as a host that connects to a hub, and `pi-server`, which serves pi at
+its port and over stdin and stdout in one process.
 
-`tower host`: the daemon in the foreground as a host, which dials a hub and can be worked on from there.
-
-`pi-server`: the daemon in the foreground, which speaks pi at its port and over stdin and stdout in one process."""
+The flags are generated from the table of settings.
+"""
 
 import gc
 import logging
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _read_as_setting(setting: Setting) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """A flag is read exactly as the variable and the file are."""
+    """Returns a callback that parses a flag exactly like the variable and the file."""
 
     def read(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Any:
         try:
@@ -37,7 +37,7 @@ def _read_as_setting(setting: Setting) -> Callable[[click.Context, click.Paramet
 
 
 def add_setting_flags(command: Callable[..., int]) -> Callable[..., int]:
-    """A flag for every setting."""
+    """Adds a flag for every setting."""
     for setting in reversed(config.SETTINGS):
         default = "" if setting.default is None else f"  [default: {setting.default}]"
         if setting.is_switch:
@@ -68,7 +68,7 @@ def serve(**flags: Any) -> int:
       TOWER_HOME=/tmp/try tower serve
     """
     settings = config.load(flags)
-    # Nothing that starting makes is ever garbage; `app.run` turns the collector on again when it listens.
+    # Objects created at start-up are never garbage; `app.run` enables the collector again when it listens.
     gc.disable()
 
     from switchtower.daemon import app
@@ -90,7 +90,7 @@ def print_endpoints(settings: config.Settings, endpoints: "DaemonEndpoints") -> 
     console.print_line(f"  socket  {endpoints.socket}")
     if endpoints.http:
         console.print_line(f"  http    {endpoints.http}")
-        if sys.stderr.isatty():  # for the one who sits there, and for no log
+        if sys.stderr.isatty():  # for the user at the terminal, not for a log
             console.print_line(f"  log in  {reached.http or endpoints.http}/?token={endpoints.token}")
     if reached.http:
         console.print_line(f"  others  {reached.http}")
@@ -103,7 +103,7 @@ def print_endpoints(settings: config.Settings, endpoints: "DaemonEndpoints") -> 
 
 
 def _find_program_name() -> str:
-    """`tower` where the shell finds it; otherwise the way to the one that runs, as in a fresh clone."""
+    """Returns `tower` if the shell finds it, otherwise the path of the running program, as in a fresh clone."""
     from shutil import which
 
     beside = Path(sys.executable).with_name("tower")
@@ -113,7 +113,7 @@ def _find_program_name() -> str:
 
 
 HUB_VARIABLE = "SERVER_BASE_URL"
-"""relay: where a host finds its hub."""
+"""relay: the variable with the hub's address."""
 _LINK_LOGGER = "switchtower.protocols.relay.link"
 _OFF_BY_DEFAULT = ("http", "pi")
 
@@ -168,7 +168,7 @@ def _load_settings(flags: Mapping[str, object], environ: Mapping[str, str]) -> c
 
 
 def _log_link_to_stderr(settings: config.Settings) -> None:
-    """What the link logs is what the person in front wants to know: whether the hub was reached, and why not."""
+    """Prints the link's log on stderr: it shows the user whether the hub was reached, and why not."""
     link = logging.getLogger(_LINK_LOGGER)
     link.setLevel(logging.INFO)
     link.addHandler(_StderrHandler(settings))
@@ -225,7 +225,7 @@ def pi_server(**flags: Any) -> int:
     from switchtower.transports import descriptors
 
     try:
-        claimed = descriptors.claim_stdio()  # before anything else is loaded that might print
+        claimed = descriptors.claim_stdio()  # before any other import that might print
     except OSError:
         console.print_error("stdin or stdout is not open", "connect both, as a pipe does, or use `tower serve`")
         return console.ExitStatus.FAILED

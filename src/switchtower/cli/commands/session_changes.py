@@ -1,14 +1,4 @@
-"""`tower configure`: how a session works from its next run on.
-
-`tower rename`: what people call a session.
-
-`tower fork`: a new session that begins with what was said in another.
-
-`tower diff`: what a session changed in its folder.
-
-`tower undo`: takes back what a session's last run changed in its folder, or makes it again.
-
-`tower compact`: a session's conversation made shorter, by a summary that its model writes."""
+"""Commands that change a session: `tower configure`, `rename`, `fork`, `diff`, `undo` and `compact`."""
 
 import asyncio
 from typing import Any
@@ -191,7 +181,7 @@ async def _undo(session_ref: str, redo: bool, force: bool, token: str | None) ->
 
 def _print_incomplete(session_id: str, *, redo: bool) -> None:
     again = f"tower undo {session_id}"
-    # `--force` alone would go on to the next run, for this one is done. So it is first brought back to where it was.
+    # The undo counts as done, so `--force` alone would apply to the next run. The hint first returns to the previous state.
     what, forced = ("redo", f"{again} && {again} --redo --force") if redo else ("undo", f"{again} --redo && {again} --force")
     console.print_line(
         f"the {what} counts as done, without the files that somebody has changed since; "

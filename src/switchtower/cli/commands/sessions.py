@@ -1,12 +1,4 @@
-"""`tower sessions`: what there is to attach to.
-
-`tower show`: all that is known about one session.
-
-`tower search`: words in everything that was said and done.
-
-`tower export`: a session as a document to keep, to read elsewhere or to hand on.
-
-`tower delete`: removes sessions for good."""
+"""Commands that list, search, export and delete sessions: `tower sessions`, `show`, `search`, `export` and `delete`."""
 
 import asyncio
 import sys
@@ -87,7 +79,7 @@ async def _fetch_sessions(
 
 
 async def _fetch_session_nodes(client: "DaemonClient", cards: "CardsBySession") -> "NodeNameBySession":
-    """What the node of each session is called; nothing where there is but one node."""
+    """Returns the name of each session's node; empty with a single node."""
     from switchtower.client import node_names
 
     known = await node_names.fetch_node_names(client)
@@ -194,7 +186,7 @@ async def _fetch_session(session_ref: str, token: str | None) -> "tuple[extensio
         about = await client.get_session(session_id)
         node = (await node_names.fetch_node_names(client)).format_owner(about.home) if about.home else ""
         if about.activeRunId is None or about.terminal is not None:
-            return about, [], node  # what a program waits for, its terminal says
+            return about, [], node  # a program shows its question in its terminal
         return about, (await open_requests.find_open_requests(client, session_id)).list_requests(), node
 
 
@@ -331,7 +323,7 @@ async def _delete(session_ref: tuple[str, ...], token: str | None, *, yes: bool)
     from switchtower.client.client import DaemonClient
 
     async with await DaemonClient.connect(config.load()) as client:
-        # All are looked up before the first is gone: `last` means something else then.
+        # All references are resolved before the first session is deleted, because `last` means another session afterwards.
         found = list(dict.fromkeys([await session_lookup.find_session_id(client, one) for one in session_ref]))
         for session_id in found:
             title = (await client.get_session(session_id)).title

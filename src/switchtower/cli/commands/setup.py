@@ -1,6 +1,5 @@
-"""`tower setup`: the choices of a first start, asked at the terminal or given as flags.
-
-`tower login` and `tower logout`: a provider's key, kept by the system's keyring or in a file of the owner's."""
+"""`tower setup` makes the choices of a first start, at the terminal or from flags; `tower login` and `tower logout` store and
+remove a provider's key in the system's keyring or in a file of the owner."""
 
 import asyncio
 import os
@@ -56,7 +55,7 @@ def setup(provider: str | None, model: str | None, policy: str | None, yes: bool
 
 
 def run_first_setup(settings: "config.Settings") -> int:
-    """Asks where nobody has configured anything yet and somebody is there to ask; the exit code. Elsewhere nothing happens."""
+    """Runs the setup if nothing is configured yet and a user is at the terminal. Returns the exit code."""
     from switchtower.cli.configuration import setup_questions
     from switchtower.cli.configuration.setup_questions import SetupAnswers
     from switchtower.cli.terminal import user_input
@@ -68,7 +67,7 @@ def run_first_setup(settings: "config.Settings") -> int:
 
 
 class _InputClosed(Exception):
-    """Somebody closed the terminal's input."""
+    """The user closed the terminal's input."""
 
 
 class _SetupSkipped(Exception):
@@ -127,7 +126,7 @@ class _SetupWizard:
                     self._given = SetupAnswers(policy=answers.policy)
 
     def _check_provider(self, found: "ProviderCandidates") -> None:
-        """A provider that was named must be there; why it is not, the catalog knows."""
+        """Raises an error with the catalog's reason if the requested provider is not available."""
         from switchtower.client import errors
 
         provider = self._given.provider
@@ -159,7 +158,7 @@ class _SetupWizard:
         return answers
 
     async def _read_and_store_key(self, provider: str) -> bool:
-        """Reads a key as `tower login` does; whether it was stored."""
+        """Reads a key like `tower login`, and returns whether it was stored."""
         from switchtower.cli.terminal import user_input
 
         target = find_target(self._settings, provider)
@@ -196,7 +195,7 @@ class _SetupWizard:
         return typed.strip()
 
     async def _try_answers(self, found: "ProviderCandidates", answers: "SetupAnswers") -> "ModelTrial | None":
-        """None where nobody wants it."""
+        """Tests the chosen model with one call; None when the user skips the test."""
         if not self._tests or answers.provider is None:
             return None
         from switchtower.cli.configuration import setup_candidates as finding
@@ -241,7 +240,7 @@ class _SetupWizard:
 
 
 def _print_candidates(found: "ProviderCandidates", *, listed: bool) -> None:
-    """`listed`: no question follows that lists it."""
+    """Prints the providers that were found. `listed` means that no question follows that lists them."""
     if listed:
         console.print_line("found:")
         width = max(len(candidate.name) for candidate in found.candidates)
@@ -314,7 +313,7 @@ def logout(provider: str) -> int:
 
 
 def find_target(settings: "config.Settings", provider: str) -> "LoginTarget":
-    """What a key of this provider is for. Raises `ClientError`."""
+    """Returns the target of a key of this provider. Raises `ClientError`."""
     from switchtower.client import errors
     from switchtower.core.errors import CoreError
     from switchtower.models.catalog import Catalog
@@ -326,7 +325,7 @@ def find_target(settings: "config.Settings", provider: str) -> "LoginTarget":
 
 
 async def verify_key(settings: "config.Settings", target: "LoginTarget", key: str, model: str | None) -> str | None:
-    """What one small call with this key says; None when it succeeds."""
+    """Tests the key with one small call and returns the problem; None when it succeeds."""
     from switchtower.cli.configuration import setup_candidates as finding
 
     console.print_line(f"testing the key of {target.name} with one small call …", "dim")
@@ -336,7 +335,7 @@ async def verify_key(settings: "config.Settings", target: "LoginTarget", key: st
 
 
 def store_key(settings: "config.Settings", target: "LoginTarget", key: str) -> str:
-    """Keeps the key; where, for people. Raises `ClientError`."""
+    """Stores the key and describes the location for the user. Raises `ClientError`."""
     from switchtower.client import errors
     from switchtower.models.keys import FILE, KeyStore, KeyStoreError
 

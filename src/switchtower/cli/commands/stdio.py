@@ -1,8 +1,8 @@
-"""`tower stdio`: a protocol over this process's stdin and stdout, spoken by the daemon.
+"""`tower stdio`: forwards bytes, unread, between stdin and stdout and a socket of the daemon, which speaks the protocol.
 
-Bytes between two descriptors and a socket of the daemon, unread. Two threads, one a direction; either may wait without harm.
-
-Loads little and starts quickly: whoever speaks a protocol over stdio starts one such process a conversation."""
+There is one thread for each direction, so either may block without harm. The module loads little and starts quickly, because
+clients that speak a protocol over stdio start one such process for each conversation.
+"""
 
 import fcntl
 import json
@@ -39,7 +39,7 @@ def stdio(protocol: str) -> int:
     from switchtower.transports import descriptors
 
     try:
-        claimed = descriptors.claim_stdio()  # before anything else is loaded that might print
+        claimed = descriptors.claim_stdio()  # before any other import that might print
     except OSError:
         console.print_error("stdin or stdout is not open", "connect both, as a pipe does")
         return console.ExitStatus.FAILED
@@ -53,12 +53,12 @@ _CHUNK_BYTES = 65_536
 
 
 def bridge_stdio(settings: config.Settings, input_fd: int, output_fd: int) -> int:
-    """Until one side ends. The exit code."""
-    # Nothing here wants tidying up, and a thread may be waiting for ever: whoever ends us ends us at once.
+    """Forwards bytes until one side ends, and returns the exit code."""
+    # Nothing here needs cleaning up and a thread may block forever, so Ctrl-C must end the process at once.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     with _connect_to_daemon(settings) as daemon:
-        with suppress(OSError):  # if it is gone already, reading tells
+        with suppress(OSError):  # if the daemon has already closed the connection, reading reports it
             daemon.sendall(_make_hello())
         input_ended = threading.Event()
         threading.Thread(target=_forward_input, args=(input_fd, daemon, input_ended), daemon=True).start()
@@ -73,25 +73,26 @@ def bridge_stdio(settings: config.Settings, input_fd: int, output_fd: int) -> in
 
 
 def _make_hello() -> bytes:
-    """Whom we speak for. Ids are the client's own choice, and each process may count from one: the namespace keeps them apart."""
+    """Identifies this client. Clients choose their request ids, and each process may count from one: the namespace keeps them
+    apart."""
     hello = {"type": "switchtower_hello", "namespace": os.urandom(8).hex()}
     with suppress(OSError, UnicodeEncodeError):
         here = os.getcwd()  # noqa: PTH109
-        here.encode()  # a name that is no text cannot be told
+        here.encode()  # a path that is not valid text cannot be sent
         hello["cwd"] = here
     return json.dumps(hello, separators=(",", ":")).encode() + b"\n"
 
 
 def _forward_input(input_fd: int, daemon: socket.socket, input_ended: threading.Event) -> None:
-    with suppress(OSError):  # the daemon is gone; the other direction tells
+    with suppress(OSError):  # the daemon has closed the connection; the other direction reports it
         while data := _read(input_fd):
             daemon.sendall(data)
         input_ended.set()
-        daemon.shutdown(socket.SHUT_WR)  # answers still come
+        daemon.shutdown(socket.SHUT_WR)  # answers still arrive
 
 
 def _forward_output(daemon: socket.socket, output_fd: int) -> None:
-    """Raises OSError when nobody takes it."""
+    """Raises `OSError` when the reader has closed the output."""
     while True:
         try:
             data = memoryview(daemon.recv(_CHUNK_BYTES))
@@ -102,7 +103,7 @@ def _forward_output(daemon: socket.socket, output_fd: int) -> None:
         while data:
             try:
                 data = data[os.write(output_fd, data) :]
-            except BlockingIOError:  # shared with a process that made it so
+            except BlockingIOError:  # another process that shares the descriptor made it non-blocking
                 _wait_for(output_fd, select.POLLOUT)
 
 
@@ -123,11 +124,11 @@ def _wait_for(fd: int, event: int) -> None:
 
 
 def _connect_to_daemon(settings: config.Settings) -> socket.socket:
-    """A connection to the running daemon; starts one when none runs. Raises a `ClientError`."""
+    """Connects to the running daemon, or starts one. Raises `ClientError`."""
     with suppress(OSError):
         return _open_socket(_read_announced_socket(settings) or "")
 
-    # Only now: looking after a daemon takes far more than talking to one.
+    # Imported late: starting a daemon loads far more modules than talking to one.
     import asyncio
 
     from switchtower.client import discovery, errors
@@ -149,7 +150,7 @@ def _connect_to_daemon(settings: config.Settings) -> socket.socket:
 
 
 def _read_announced_socket(settings: config.Settings) -> str | None:
-    """As `endpoints.json` has it. It may be a crashed daemon's."""
+    """Reads the socket from `endpoints.json`, which a crashed daemon may have left."""
     try:
         endpoints = json.loads(settings.endpoints_path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -169,7 +170,7 @@ def _open_socket(path: str) -> socket.socket:
 
 
 def _is_daemon_alive(settings: config.Settings) -> bool:
-    """Whether the daemon that closed the connection is still there: then it closed on purpose. Its lock dies with it."""
+    """Returns whether the daemon that closed the connection still runs, and so closed it on purpose. Its lock ends with it."""
     try:
         with settings.lock_path.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,6 +1,5 @@
-"""`tower store`: moves everything that a tower keeps from one store to another.
-
-`tower backup` and `tower restore`: the journal, the registry and the configuration in one file, and back."""
+"""`tower store` copies all data from one store to another; `tower backup` and `tower restore` save the journal, the registry and
+the configuration in one file, and restore them."""
 
 import time
 from pathlib import Path
@@ -112,7 +111,7 @@ async def _run_copy(
 
 
 class _CopyProgress:
-    """A line every few moments: a small store needs none."""
+    """Prints a progress line every few seconds; a small store needs none."""
 
     def __init__(self) -> None:
         self._reported_at = time.monotonic()

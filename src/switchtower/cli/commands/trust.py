@@ -1,4 +1,4 @@
-"""`tower trust`: the folders whose instructions count."""
+"""`tower trust`: manages the folders whose instructions agents follow."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What `tower config` is made of: the file's text, where each value comes from, and how a change is checked and written.
+"""The parts of `tower config` and `tower setup`: the file's text, the sources of values, checked changes, and setup questions.
 
-The set-up at a first start: what was found, what is asked about it, a try, and the file. Prints and asks nothing itself, so
-that a command line and a terminal UI put the same questions."""
+The setup neither prints nor asks, so that the command line and the terminal UI ask the same questions.
+"""

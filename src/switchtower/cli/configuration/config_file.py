@@ -1,6 +1,8 @@
-"""A change of the configuration file: checked exactly as a start would, then written whole or not at all, for the owner alone.
+"""Changes the configuration file, directly or in the user's editor: a change is checked exactly as a start would, then written
+atomically, readable by the owner only.
 
-The configuration file in the person's own editor: on a copy, which is taken over when a daemon could start with it."""
+The editor works on a copy, which replaces the file only if a daemon could start with it.
+"""
 
 import fcntl
 import os
@@ -24,7 +26,7 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
 def check_config(content: str, file: Path) -> config.Settings:
-    """The settings that a daemon would start with from this file alone. Raises `ConfigError`, which names the file."""
+    """Returns the settings that a daemon would start with from this file alone. Raises `ConfigError`, which names the file."""
     _validate(content, file)
     with tempfile.TemporaryDirectory(prefix="tower-config-") as folder:
         place = Path(folder) / "switchtower"
@@ -32,7 +34,7 @@ def check_config(content: str, file: Path) -> config.Settings:
         copy = place / "config.toml"
         copy.write_bytes(content.encode())
         try:
-            # Without our variables: one of them would hide the file's own value from being read.
+            # The environment has none of our variables: one of them would hide the file's value from the check.
             settings = config.load(environ={"HOME": "/", "XDG_CONFIG_HOME": folder})
             _check_tables(settings)
         except ConfigError as problem:
@@ -42,7 +44,7 @@ def check_config(content: str, file: Path) -> config.Settings:
 
 
 def change_file(file: Path, edit: Callable[[str], str]) -> None:
-    """Raises `ConfigError` when the outcome could not be started with; then nothing is changed."""
+    """Raises `ConfigError` and changes nothing when a daemon could not start with the result."""
     with _hold_lock(file.parent):
         before = read_file(file)
         after = edit(before)
@@ -52,12 +54,12 @@ def change_file(file: Path, edit: Callable[[str], str]) -> None:
 
 
 def set_value(file: Path, setting: Setting, value: object) -> None:
-    """`value` is the setting's own type already."""
+    """Sets one value, which already has the setting's type."""
     change_file(file, lambda before: texts.set_key(_validate(before, file), setting.name, texts.encode_value(value), SECTIONS))
 
 
 def unset_value(file: Path, name: str) -> bool:
-    """Whether it was there. A name that no setting has can be taken out too: that may be what is wrong with the file."""
+    """Removes a name and returns whether the file had it. Unknown names can be removed too, because they may be the problem."""
     found = False
 
     def edit(before: str) -> str:
@@ -72,7 +74,7 @@ def unset_value(file: Path, name: str) -> bool:
 
 
 def read_file(file: Path) -> str:
-    """Empty when there is none."""
+    """Returns the file's text; empty when it does not exist."""
     try:
         with file.open("rb") as content:
             raw = content.read(MAX_FILE_BYTES + 1)
@@ -89,7 +91,7 @@ def read_file(file: Path) -> str:
 
 
 def write_file(file: Path, content: str) -> None:
-    """Behind a link the file that it names is written, and the link stays."""
+    """Writes the file atomically. A symbolic link stays, and its target is replaced."""
     target = file.resolve()
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # with mode 0600
@@ -118,7 +120,7 @@ def _validate(content: str, file: Path) -> str:
 
 
 def _check_tables(settings: config.Settings) -> None:
-    """The parts that the rooms read which use them."""
+    """Checks the tables that other packages parse."""
     from switchtower.core import policy
     from switchtower.models import entries
 
@@ -137,7 +139,7 @@ def _make_error(file: Path, problem: str, hint: str) -> ConfigError:
 
 @contextmanager
 def _hold_lock(folder: Path) -> Iterator[None]:
-    """Of two changes at once, the second is made to what the first has left."""
+    """Serialises two concurrent changes: the second one applies to the result of the first."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -153,18 +155,18 @@ _INITIAL_CONTENT = """\
 
 
 class EditRejected(Exception):
-    """Why the file is as it was, with a remedy."""
+    """The edited file was rejected; the message has the reason and a remedy."""
 
 
 def edit_in_editor(file: Path) -> bool:
-    """Whether the file was changed. Raises `NotTaken`, or `OSError` when it cannot be written."""
+    """Returns whether the file was changed. Raises `EditRejected`, or `OSError` when it cannot be written."""
     from switchtower.cli.terminal import user_input
 
     words = user_input.find_editor() or _find_default_editor()
     if words is None:
         raise EditRejected("no editor is known; hint: set `EDITOR`, such as `EDITOR=nano`")
     before = read_file(file)
-    folder = Path(tempfile.mkdtemp(prefix="tower-config-"))  # for the owner alone
+    folder = Path(tempfile.mkdtemp(prefix="tower-config-"))  # for the owner only
     copy = folder / "config.toml"
     offered = before or _INITIAL_CONTENT
     copy.write_bytes(offered.encode())

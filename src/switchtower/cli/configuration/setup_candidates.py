@@ -1,8 +1,9 @@
-"""What a session could work with on this machine: keys in the environment, models in the file, servers that answer, the demo.
+"""Finds the providers that a session could use on this machine (keys in the environment, models in the file, local servers, the
+demo), and tests a chosen model with one small call.
 
-Keys are never read here: the catalog says whether one is there. Only this machine is asked, shortly, and only what models it has.
-
-One small call of the chosen model, through the daemon's own catalog: whether the key is good and the model is there."""
+It never reads keys: the catalog reports whether one exists. It queries only servers on this machine, with a short timeout, and
+only for their models.
+"""
 
 import asyncio
 import time
@@ -19,12 +20,12 @@ from switchtower.models.entries import CatalogEntry
 from switchtower.models.keys import KeyStore
 
 SEARCH_TIMEOUT = 1.0
-"""Seconds for a server of this machine to answer."""
+"""Seconds within which a server on this machine must answer."""
 MAX_MODELS = 200
 
 
 class LocalModelServer(Struct, frozen=True):
-    """A program that serves models on this machine, at its usual place."""
+    """A program that serves models on this machine, at its default address."""
 
     kind: str
     base_url: str
@@ -38,28 +39,28 @@ LOCAL_SERVERS = tuple(
 
 
 class ProviderCandidate(Struct, frozen=True, kw_only=True):
-    """Something that can serve. `name` is what the setting `provider` takes."""
+    """A usable provider. `name` is a value of the setting `provider`."""
 
     name: str
     why: str
-    """How it was found, for people."""
+    """The reason why it was found, for the user."""
     model: str | None = None
-    """What is offered."""
+    """The suggested model."""
     chosen_by_itself: str | None = None
-    """What serves when nobody names one."""
+    """The model that the provider uses when none is named."""
     models: tuple[str, ...] = ()
-    """Those that are known to be there; others may be too."""
+    """The models that are known to be available; there may be others."""
     table: dict[str, str] | None = None
-    """What the file has to say about it, where it says nothing yet."""
+    """The table to add to the file, if the file has none for this provider."""
 
 
 class ProviderCandidates(Struct, frozen=True):
     candidates: tuple[ProviderCandidate, ...]
-    """The one that would serve by itself is first; the demo is last."""
+    """The default provider is first; the demo is last."""
     missing: tuple[tuple[str, str], ...] = ()
-    """What cannot be used yet, and why, with a remedy."""
+    """Providers that cannot be used yet, each with the reason and a remedy."""
     keyless: tuple[str, ...] = ()
-    """Of those, the providers for which a key is all that is missing."""
+    """The providers in `missing` that only need a key."""
 
     def get(self, name: str) -> ProviderCandidate | None:
         return next((candidate for candidate in self.candidates if candidate.name == name), None)
@@ -109,13 +110,13 @@ def _make_server_candidate(server: LocalModelServer, models: tuple[str, ...]) ->
 
 
 async def _fetch_all_models(urls: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The models of those that answer."""
+    """Returns the models of the servers that answer."""
     told = await asyncio.gather(*(asyncio.to_thread(list_server_models, url) for url in urls))
     return {url: models for url, models in zip(urls, told, strict=True) if models is not None}
 
 
 def list_server_models(base_url: str) -> tuple[str, ...] | None:
-    """The names that a server lists, as OpenAI's API has it; None when nothing there speaks it."""
+    """Returns the models that a server lists through OpenAI's API; None when no such server answers."""
     names = server_models.fetch_list(f"{base_url}/models", {}, SEARCH_TIMEOUT)
     return None if names is None else names[:MAX_MODELS]
 
@@ -126,7 +127,7 @@ _MAX_ANSWER_CHARS = 60
 
 
 class ModelTrial(Struct, frozen=True):
-    """`problem` is one sentence with a remedy, and never holds a key; None when it went well."""
+    """The result of a test call. `problem` is one sentence with a remedy and never contains a key; None after success."""
 
     problem: str | None = None
     said: str = ""
@@ -147,7 +148,7 @@ async def try_model(
     *,
     timeout: float = TRIAL_TIMEOUT,
 ) -> ModelTrial:
-    """`models` are the file's tables as they will be. The demo model needs no try."""
+    """Tests a model. `models` are the file's tables after the change. The demo model needs no test."""
     if provider == providers.DEMO:
         return ModelTrial(was_made=False)
     patience = connection.ConnectionTimeouts(connect=min(10.0, timeout), silence=timeout)

@@ -1,8 +1,8 @@
-"""The questions of the set-up and what their answers mean, as data. Pure: who puts them, and how, is elsewhere.
+"""The questions of the setup as data, and the conversion of their answers to lines of the configuration file.
 
-The answers as lines of the configuration file: everything else in it stays as people wrote it.
-
-Where a daemon could not start with the outcome, nothing is written."""
+The front end asks the questions. Everything else in the file stays unchanged, and nothing is written if a daemon could not start
+with the result.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,15 +31,15 @@ class SetupOption(Struct, frozen=True):
 
 
 class SetupQuestion(Struct, frozen=True, kw_only=True):
-    """`name` is the field of `Answers` that its answer goes to."""
+    """One question. `name` is the field of `SetupAnswers` that its answer sets."""
 
     name: str
     text: str
     options: tuple[SetupOption, ...]
     usual: str | None
-    """What no answer means; None where one is needed."""
+    """The answer used for empty input; None when an answer is required."""
     free: bool = False
-    """Another answer than the options is one too."""
+    """True when answers other than the options are allowed."""
 
 
 class SetupAnswers(Struct, frozen=True):
@@ -49,11 +49,11 @@ class SetupAnswers(Struct, frozen=True):
 
 
 class InvalidSetupAnswer(ValueError):
-    """What somebody said is no answer; the message says why."""
+    """The input does not answer the question; the message has the reason."""
 
 
 def get_next_question(found: ProviderCandidates, answers: SetupAnswers, *, policy: str) -> SetupQuestion | None:
-    """None when all is answered. `policy` is the one in force."""
+    """Returns None when all questions are answered. `policy` is the effective one."""
     if answers.provider is None:
         options = tuple(SetupOption(candidate.name, candidate.why) for candidate in found.candidates)
         keyless = tuple(SetupOption(name, "paste its key, which is stored for you") for name in found.keyless)
@@ -71,7 +71,7 @@ def get_next_question(found: ProviderCandidates, answers: SetupAnswers, *, polic
 
 
 def apply_answer(answers: SetupAnswers, question: SetupQuestion, text: str | None) -> SetupAnswers:
-    """With what was said to the question: an option by its name or number, or nothing for the usual. Raises `NoAnswer`."""
+    """Applies the answer to a question: an option by name or number, or nothing for the default. Raises `InvalidSetupAnswer`."""
     text = (text or "").strip()
     names = [option.value for option in question.options]
     if not text:
@@ -90,7 +90,7 @@ def apply_answer(answers: SetupAnswers, question: SetupQuestion, text: str | Non
 
 
 def apply_defaults(found: ProviderCandidates, answers: SetupAnswers, *, policy: str) -> SetupAnswers:
-    """All that is open answered as usual. Raises `NoAnswer` where something has no usual answer."""
+    """Answers all open questions with their defaults. Raises `InvalidSetupAnswer` when one has no default."""
     while (question := get_next_question(found, answers, policy=policy)) is not None:
         try:
             answers = apply_answer(answers, question, None)
@@ -103,14 +103,14 @@ SKIPPED_CONTENT = "# The set-up was skipped; `tower setup` begins it again.\n"
 
 
 def is_first_start(settings: config.Settings) -> bool:
-    """Nobody has configured anything, nor skipped it."""
+    """Returns whether the user has neither configured anything nor skipped the setup."""
     return not settings.config_file.exists() and not settings.asked & {"provider", "model"}
 
 
 def build_model_tables(
     settings: config.Settings, answers: SetupAnswers, candidate: ProviderCandidate | None
 ) -> Mapping[str, object]:
-    """The models of the file as they will be."""
+    """Returns the file's model tables after the change."""
     if candidate is None or candidate.table is None or candidate.name in settings.models:
         return settings.models
     told = {**candidate.table, "model": answers.model} if answers.model else dict(candidate.table)
@@ -118,16 +118,16 @@ def build_model_tables(
 
 
 def write_answers(settings: config.Settings, answers: SetupAnswers, candidate: ProviderCandidate | None) -> Path:
-    """For the owner alone, whole or not at all. Raises `ConfigError` or `OSError`; then nothing is changed."""
+    """Writes the file atomically, readable by the owner only. Raises `ConfigError` or `OSError` and then changes nothing."""
     assert answers.provider is not None and answers.policy is not None, "all was answered"
     provider, policy = answers.provider, answers.policy
     models = build_model_tables(settings, answers, candidate)
     added = None if candidate is None or models is settings.models else candidate.name
-    # The file names a model only where the provider would not choose it by itself.
+    # The file names a model only if the provider would not choose it by default.
     chosen = None if added or candidate is None or answers.model == candidate.chosen_by_itself else answers.model
 
     def edit(before: str) -> str:
-        # The demo pins nothing: a key that is set later counts at once.
+        # The demo is not written to the file, so that a key that is set later takes effect at once.
         pins = provider != providers.DEMO
         after = texts.set_key(before, "provider", texts.encode_value(provider)) if pins else texts.remove_key(before, "provider")
         after = texts.remove_key(after, "model") if chosen is None else texts.set_key(after, "model", texts.encode_value(chosen))
@@ -139,7 +139,7 @@ def write_answers(settings: config.Settings, answers: SetupAnswers, candidate: P
 
 
 def record_skip(settings: config.Settings) -> None:
-    """Remembers that nobody wants to be asked. A file that is there stays as it is."""
+    """Records that the user skipped the setup. An existing file stays unchanged."""
     if not settings.config_file.exists():
         config_file.change_file(settings.config_file, lambda before: before or SKIPPED_CONTENT)
 

@@ -1,4 +1,4 @@
-"""Every setting with its value and where that came from. Reads the environment and the file as a start does; changes nothing."""
+"""Lists every setting with its value and its source. It reads the environment and the file as a start does; changes nothing."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from switchtower.settings.parsers import Setting
 from switchtower.settings.sources import SECTIONS, TABLES, ConfigError, locate
 
 SECRET_SETTINGS = frozenset({"redaction_extra", "notify_webhook", "store"})
-"""A pattern for secrets may well spell one out, who knows a webhook's address can use it, a database's has a password."""
+"""Settings that may contain a secret: a redaction pattern, a webhook's address, or a database address with a password."""
 
 
 class EffectiveSetting(Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ def find_setting(name: str) -> Setting | None:
 
 
 def list_settings(settings: config.Settings, environ: Mapping[str, str] = os.environ) -> list[EffectiveSetting]:
-    """All settings, secrets hidden, and then the tables of the file."""
+    """Lists all settings with secrets hidden, followed by the tables of the file."""
     from switchtower.core import redact
 
     in_file = _read_file_names(settings)
@@ -51,14 +51,14 @@ def list_settings(settings: config.Settings, environ: Mapping[str, str] = os.env
 
 
 def to_plain_value(value: Any) -> Any:
-    """A setting's value as JSON can spell it."""
+    """Converts a setting's value to a JSON value."""
     if isinstance(value, os.PathLike):
         return str(value)
     return list(value) if isinstance(value, tuple) else value
 
 
 def format_value(value: Any) -> str:
-    """For one line of text, as the variable would have it."""
+    """Formats the value on one line, in the variable's syntax."""
     match to_plain_value(value):
         case None:
             return ""
@@ -77,7 +77,7 @@ def format_value(value: Any) -> str:
 
 
 def find_variable(setting: Setting, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The variable that decides, when one does."""
+    """Returns the variable that sets the value, if there is one."""
     return next((variable for variable in setting.variables if environ.get(variable)), None)
 
 
@@ -101,7 +101,7 @@ def _describe_setting(
 
 
 def _read_file_names(settings: config.Settings) -> frozenset[str]:
-    """The names that the file gives a value. It was read a moment ago, so it can be."""
+    """Returns the names that have a value in the file. The file was read a moment ago, so it is valid."""
     import tomllib
 
     try:
@@ -113,7 +113,7 @@ def _read_file_names(settings: config.Settings) -> frozenset[str]:
 
 
 def locate_config_file(environ: Mapping[str, str] = os.environ) -> Path:
-    """The file's path, which is known even when what is in it cannot be used."""
+    """Returns the file's path, which is known even when its content is invalid."""
     home = find_setting("home")
     assert home is not None
     named = next((value for variable in home.variables if (value := environ.get(variable))), None)

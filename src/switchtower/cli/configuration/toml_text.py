@@ -1,7 +1,7 @@
-"""The configuration file as text: one key is set or taken out, and everything else stays as people wrote it. Pure.
+"""Edits the text of the configuration file: it sets or removes one key and keeps everything else unchanged. Pure.
 
-A key stands at the top level, or in one of the sections that only group settings: `webhook` in `[notify]` is
-`notify_webhook`. The text is valid TOML, which the caller has made sure of; so this only has to find where things begin and end.
+A key is at the top level, or in one of the sections that only group settings: `webhook` in `[notify]` is `notify_webhook`. The
+caller has checked that the text is valid TOML, so this module only finds where things start and end.
 """
 
 import re
@@ -16,21 +16,21 @@ _CLOSING = {"[": "]", "{": "}"}
 
 
 class TomlAssignment(NamedTuple):
-    """`key = value`, by its places in the text."""
+    """`key = value`, with its positions in the text."""
 
     key: str
-    """Its whole name, with the section's before it."""
+    """The full name, prefixed with the section."""
     section: str | None
     start: int
-    """Of its line."""
+    """The start of its line."""
     value_start: int
     value_end: int
     end: int
-    """Behind its line end."""
+    """The position after its line end."""
 
 
 def encode_value(value: object) -> str:
-    """A setting's value as TOML spells it."""
+    """Encodes a setting's value as TOML."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -47,7 +47,7 @@ def encode_value(value: object) -> str:
 
 
 def set_key(text: str, key: str, encoded: str, sections: Collection[str] = ()) -> str:
-    """The text in which the key has this value: in its old place, or behind the last key of the top level."""
+    """Sets the key to this value: in its old place, or after the last top-level key."""
     found = list(parse_assignments(text, sections))
     for statement in found:
         if statement.key == key:
@@ -63,7 +63,7 @@ def set_key(text: str, key: str, encoded: str, sections: Collection[str] = ()) -
 
 
 def remove_key(text: str, key: str, sections: Collection[str] = ()) -> str:
-    """The text without the key's line. Comments above it stay: they may be about more than it."""
+    """Removes the key's line. Comments above it stay, because they may be about more than this key."""
     for statement in parse_assignments(text, sections):
         if statement.key == key:
             return text[: statement.start] + text[statement.end :]
@@ -71,7 +71,7 @@ def remove_key(text: str, key: str, sections: Collection[str] = ()) -> str:
 
 
 def parse_assignments(text: str, sections: Collection[str] = ()) -> Iterator[TomlAssignment]:
-    """Those of the top level and of the sections, in their order. Other tables, and dotted keys of them, are passed over."""
+    """Yields the assignments of the top level and of the sections in order. It skips other tables and dotted keys of them."""
     section: str | None = None
     elsewhere = False
     place = 0
@@ -102,7 +102,7 @@ def parse_assignments(text: str, sections: Collection[str] = ()) -> Iterator[Tom
 
 
 def _parse_key(text: str, place: int, until: str) -> tuple[int, list[str]]:
-    """The parts of a key or of a table's name, and where that ends."""
+    """Returns the end position and the parts of a key or of a table's name."""
     parts: list[str] = []
     while text[place] != until:
         if text[place] in "\"'":
@@ -156,7 +156,7 @@ def _find_string_end(text: str, place: int) -> int:
 
 
 def _find_first_table(text: str) -> int:
-    """Above the comments that stand directly on it."""
+    """Returns the position above the comments directly before the first table."""
     lines = text.splitlines(keepends=True)
     first = next((index for index, line in enumerate(lines) if line.lstrip(" \t").startswith("[")), len(lines))
     if first == len(lines):

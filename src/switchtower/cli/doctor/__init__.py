@@ -1,3 +1,1 @@
-"""What `tower doctor` looks at. Each room yields findings; nothing here changes anything, and no look breaks the others.
-
-MCP servers for the command line: which there are, and whether one can be started, tried out for a moment."""
+"""The checks of `tower doctor`. Each one yields findings and changes nothing, and a failing check does not stop the others."""

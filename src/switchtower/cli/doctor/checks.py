@@ -1,8 +1,5 @@
-"""One line of a diagnosis: what was looked at, how it is, and what to do about it. Pure.
-
-The machine around us: Python, libraries, programs, the disk and the clock.
-
-The home on disk and its daemon: folders and their modes, the socket, who listens, and whether it is our version."""
+"""Findings of `tower doctor`, and the checks of the machine (Python, libraries, programs, disk, clock) and of the home (folders
+and their modes, the socket, the listening daemon and its version)."""
 
 import asyncio
 import os
@@ -43,12 +40,12 @@ def report_ok(name: str, detail: str) -> Finding:
 
 
 def report_warning(name: str, detail: str, remedy: str) -> Finding:
-    """Something works less well than it could."""
+    """Reports something that works less well than it could."""
     return Finding(name, "warn", detail, remedy)
 
 
 def report_failure(name: str, detail: str, remedy: str) -> Finding:
-    """Something that was asked for does not work."""
+    """Reports something that was requested but does not work."""
     return Finding(name, "fail", detail, remedy)
 
 
@@ -62,7 +59,7 @@ _LIBRARIES = (
 )
 _VERSION_TIMEOUT = 10.0
 _EARLIEST_CLOCK = 1_767_225_600
-"""The beginning of 2026: a clock before it is wrong."""
+"""The start of 2026: an earlier clock is wrong."""
 
 
 def check_machine() -> Iterator[Finding]:
@@ -101,7 +98,7 @@ def _check_libraries() -> Iterator[Finding]:
 
 
 def _list_required_libraries() -> frozenset[str]:
-    """Of our own metadata: the beginning of each requirement is its name."""
+    """Returns the names at the start of each requirement in our own package metadata."""
     try:
         requirements = metadata.requires("switchtower") or []
     except metadata.PackageNotFoundError:
@@ -182,7 +179,7 @@ def check_home(settings: config.Settings) -> Iterator[Finding]:
     endpoints = discovery.read_endpoints(settings)
     yield _check_daemon(settings, pid)
     yield _check_socket(settings, pid)
-    # A daemon that runs was perhaps started with other flags than this command.
+    # The running daemon may have been started with other flags than this command.
     flags = endpoints.options if pid and endpoints else {}
     http, pi = (flags.get(name, wanted) for name, wanted in (("http", settings.http), ("pi", settings.pi)))
     serving = endpoints if pid else None
@@ -221,7 +218,7 @@ def _check_folders(settings: config.Settings) -> Iterator[Finding]:
 
 
 def _check_files(settings: config.Settings) -> Iterator[Finding]:
-    """What holds secrets, or what was said and done."""
+    """Checks the modes of files that contain secrets or conversations."""
     private = (
         settings.config_file,
         settings.journal_path,
@@ -298,7 +295,7 @@ def _is_answering(path: Path) -> bool:
 
 
 def _check_reachability(settings: config.Settings, endpoints: discovery.EndpointsFile | None) -> Iterator[Finding]:
-    """Of the daemon that runs, and otherwise of the one that these settings start."""
+    """Checks the running daemon, or else the one that these settings would start."""
     wanted = {name: text for name, text in (("http", settings.http), ("pi", settings.pi)) if text != "off"}
     if endpoints is not None:
         http, pi, listening = endpoints.http, endpoints.pi, endpoints.listening or wanted

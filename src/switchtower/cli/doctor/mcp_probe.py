@@ -1,4 +1,4 @@
-"""Starts an MCP server for a moment, asks for its tools and ends it again, with everything that it started."""
+"""Starts an MCP server, lists its tools, and stops it again together with every process that it started."""
 
 import asyncio
 import os
@@ -22,9 +22,9 @@ TIMEOUT = 20.0
 class ProbeResult(Struct, frozen=True):
     name: str
     tools: tuple[ListedTool, ...] | None
-    """None when it could not be had."""
+    """None when the list could not be fetched."""
     told: tuple[str, ...]
-    """What went wrong, or what people should know."""
+    """Errors and notices for the user."""
     seconds: float
 
     @property
@@ -33,14 +33,14 @@ class ProbeResult(Struct, frozen=True):
 
 
 def find_servers(settings: config.Settings, folder: Path) -> config_files.FoundServers:
-    """The servers that a session in this folder would have."""
+    """Finds the servers that a session in this folder would use."""
     return config_files.find_servers(str(folder), settings.mcp_file, os.environ)
 
 
 async def probe_server(
     configured: ServerConfig, settings: config.Settings, folder: Path, timeout_s: float = TIMEOUT
 ) -> ProbeResult:
-    """A server of the folder's own file runs in the sandbox that the settings name, as in a session."""
+    """Probes one server. A server from the folder's own file runs in the configured sandbox, as in a session."""
     told: list[str] = []
 
     async def report(code: str, sentence: str) -> None:
@@ -65,6 +65,6 @@ async def probe_server(
 async def probe_servers(
     settings: config.Settings, folder: Path, timeout_s: float = TIMEOUT, *, own_only: bool = True
 ) -> list[ProbeResult]:
-    """Side by side. `own_only`: what came with the folder is not started unasked."""
+    """Probes the servers concurrently. With `own_only`, it does not start servers that came with the folder."""
     servers = [one for one in find_servers(settings, folder).servers if one.trusted or not own_only]
     return await asyncio.gather(*(probe_server(one, settings, folder, timeout_s) for one in servers))

@@ -1,6 +1,5 @@
-"""The daemon's parts: the journal, the sandbox, models and their keys, MCP servers, the hub.
-
-The PostgreSQL that nodes share: whether it can be reached, what it promises, and whether there is room. Shows no password."""
+"""Checks of the daemon's services: journal, sandbox, models and keys, MCP servers, hub, and a shared PostgreSQL (reachability,
+durability settings, free connections). No finding contains a password."""
 
 import asyncio
 import os
@@ -85,7 +84,7 @@ def _check_journal(settings: config.Settings) -> Iterator[checks.Finding]:
 
 
 def _check_logins(settings: config.Settings) -> checks.Finding:
-    """The secret that signs access tokens, and the user of the environment."""
+    """Checks the secret that signs access tokens, and the user from the environment."""
     try:
         credentials.check_credentials(settings.data_dir, os.environ)
     except ConfigError as problem:
@@ -131,7 +130,7 @@ def _check_sandbox(settings: config.Settings) -> checks.Finding:
 
 
 def _check_models(settings: config.Settings) -> Iterator[checks.Finding]:
-    """As the running daemon lists them, which this shell's keys have just been handed to; else as one would that starts now."""
+    """Lists the models as the running daemon does, which has just received this shell's keys, or else as a new daemon would."""
     try:
         known = Catalog(settings.models, os.environ, stored_keys=KeyStore(settings.folders.config), in_shell=True)
         listed = asyncio.run(_fetch_daemon_models(settings)) if discovery.find_lock_holder(settings) else None
@@ -164,7 +163,7 @@ def _check_models(settings: config.Settings) -> Iterator[checks.Finding]:
 
 
 async def _fetch_daemon_models(settings: config.Settings) -> "list[host_services.ModelInfo] | None":
-    """None when it does not answer."""
+    """Returns None when the daemon does not answer."""
     try:
         async with await DaemonClient.connect(settings, start=False) as client:
             return [
@@ -231,7 +230,7 @@ def _find_connection_problem(hub: str) -> str | None:
 
 DATABASE_TIMEOUT = 15.0
 CONNECTIONS_PER_NODE = 20
-"""About as many as a node has at most: for writing, reading, leases, the registry, searches, and for hearing of the others."""
+"""The approximate maximum of a node's connections: writes, reads, leases, the registry, searches, and notifications."""
 MAX_CLOCK_DIFFERENCE_MS = 2_000
 _CONNECTION_REMEDY = "see whether it runs, and whether the address is right: `tower config show store`"
 

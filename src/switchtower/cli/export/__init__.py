@@ -1,1 +1,1 @@
-"""A session as a document: its events folded into blocks one after the other, and the blocks written as Markdown or HTML."""
+"""Exports a session as a document: it folds events into blocks one by one and renders the blocks as Markdown or HTML."""

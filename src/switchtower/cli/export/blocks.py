@@ -1,11 +1,8 @@
-"""What a document is made of, in the order in which it happened. Data and nothing more.
+"""Folds a session's events into the blocks of a document, one event at a time. Pure.
 
-A block is `done` when nothing can change it any more; only then is it written.
-
-A session's events folded into blocks, one event at a time. Pure.
-
-Blocks come out as soon as nothing can change them, in the order in which they began: a block that is still open holds back
-those behind it. What is held back is bounded, so a session of any length is folded in the same memory."""
+A block is emitted when nothing can change it any more (`done`), in the order of its start: an open block holds back those after
+it. The number of held blocks is bounded, so a session of any length is folded in constant memory.
+"""
 
 from collections import deque
 from typing import Any, assert_never
@@ -20,26 +17,26 @@ from switchtower.protocols.push import messages
 
 class ExportBlock(Struct, kw_only=True):
     ts: int
-    """In milliseconds since 1970."""
+    """Milliseconds since 1970."""
     done: bool = False
 
 
 class ExportedMessage(ExportBlock, kw_only=True):
-    """By a person. `how` tells a message that joined a run from one that began it."""
+    """A user's message. `how` distinguishes a message that joined a run from one that started it."""
 
     text: str
     how: str = ""
 
 
 class ExportedText(ExportBlock, kw_only=True):
-    """What the model says, or with `thinking` what it thinks. `void`: the call failed, and it began again."""
+    """The model's text, or with `thinking` its thoughts. `void` means that the call failed and the model started again."""
 
     thinking: bool
     pieces: list[str]
     size: int = 0
     void: bool = False
     goes_on: bool = False
-    """The beginning is in the block before: nothing is kept that grows without an end."""
+    """True when the start is in the previous block, because no block may grow without limit."""
 
     @property
     def text(self) -> str:
@@ -50,7 +47,7 @@ class ExportedToolCall(ExportBlock, kw_only=True):
     name: str
     args: dict[str, Any]
     output: str = ""
-    """What came while it ran; its result has it too, when there is one."""
+    """The output while it ran; the result contains it too, if there is one."""
     result: str | None = None
     duration_ms: int = 0
     is_error: bool = False
@@ -58,7 +55,7 @@ class ExportedToolCall(ExportBlock, kw_only=True):
 
 
 class ExportedApproval(ExportBlock, kw_only=True):
-    """An approval. `ending` is empty while nobody has decided."""
+    """An approval. `ending` is empty while it is undecided."""
 
     approval: messages.ApprovalRequired
     ending: str = ""
@@ -78,15 +75,15 @@ class ExportedRunEnd(ExportBlock, kw_only=True):
 
 
 class ExportedScreen(ExportBlock, kw_only=True):
-    """What a program's terminal shows."""
+    """The screen of a program's terminal."""
 
     lines: list[str]
 
 
 MAX_TEXT_CHARS = 1024 * 1024
-"""Characters after which a text goes on in a block of its own."""
+"""The number of characters after which a text continues in a new block."""
 MAX_OUTPUT_CHARS = 256 * 1024
-"""Of a tool that has not ended: its end is kept. A result is kept whole."""
+"""The maximum number of characters kept of a running tool's output: its end. A result is kept whole."""
 MAX_HELD_BLOCKS = 2_000
 
 _RUN_STARTS = {
@@ -109,17 +106,17 @@ _SILENT_PHASES = (
     "Message queued",
     "No longer awaiting input",
 )
-"""How phases begin that say nothing that the blocks do not show."""
+"""Prefixes of phases that only repeat what the blocks show."""
 _SILENT_WARNINGS = frozenset({"SESSION_LOADED", "SESSION_UNLOADED", "SESSION_CHANGED", "ERRAND_STARTED"})
 
 
 class ExportFold:
     def __init__(self) -> None:
         self.usage = RunUsage()
-        """Of all that was folded."""
+        """The usage of all folded events."""
         self._held: deque[ExportBlock] = deque()
         self._message: list[ExportedText] = []
-        """What the model said of the message that is under way."""
+        """The blocks of the current, incomplete message."""
         self._tools: list[ExportedToolCall] = []
         self._asked: dict[str, ExportedApproval] = {}
         self._dialogs: dict[str, str] = {}
@@ -127,7 +124,7 @@ class ExportFold:
         self._after_gap = False
 
     def add_event(self, event: PushEvent) -> list[ExportBlock]:
-        """The blocks that are done now."""
+        """Folds an event and returns the blocks that are now done."""
         self._fold(event)
         ripe = self._take_done()
         while len(self._held) > MAX_HELD_BLOCKS:
@@ -136,7 +133,7 @@ class ExportFold:
         return ripe
 
     def finish(self) -> list[ExportBlock]:
-        """What is left, although it is not done."""
+        """Returns the remaining blocks, although they are not done."""
         left, self._held = list(self._held), deque()
         return left
 
@@ -147,7 +144,7 @@ class ExportFold:
         return ripe
 
     def _release_block(self, block: ExportBlock) -> None:
-        """Written as it is; what still comes of it makes a block of its own."""
+        """Emits a block as it is; a later change creates a new block."""
         block.done = True
         self._tools = [tool for tool in self._tools if tool is not block]
         self._message = [prose for prose in self._message if prose is not block]
@@ -204,7 +201,7 @@ class ExportFold:
         self._message = []
 
     def _add_result(self, event: PushEvent, result: messages.ToolResult) -> None:
-        # push, beyond the document: results come in the order of their calls.
+        # push, beyond the document: results arrive in the order of their calls.
         tool = next((tool for tool in self._tools if tool.name == result.toolName), None)
         if tool is None:
             tool = ExportedToolCall(ts=event.ts, name=result.toolName, args={})
@@ -217,7 +214,7 @@ class ExportFold:
         tool.done = True
 
     def _add_approval(self, event: PushEvent, approval: messages.ApprovalRequired) -> None:
-        """Before the calls that wait for it: what was asked comes before what was done."""
+        """Inserts the approval before the calls that wait for it: the request precedes the action."""
         asked = ExportedApproval(ts=event.ts, approval=approval)
         self._asked[approval.approvalId] = asked
         first_open = next(
@@ -287,7 +284,7 @@ class ExportFold:
         )
 
     def _close_open_blocks(self) -> None:
-        """A run that begins or ends leaves nothing open."""
+        """Closes all blocks: the start or end of a run leaves nothing open."""
         self._end_message()
         for block in self._held:
             block.done = True

@@ -1,8 +1,9 @@
-"""A session's events from the daemon to the bytes of a document, piece by piece: nothing is kept but what is still open.
+"""Streams a session's events from the daemon into a document, from the first event to the current one, and keeps only what is
+still open.
 
-A session's events from its beginning to its present, once and in order. Follows nothing that happens later.
-
-The last screen of a program in a terminal, from its events: what painted it whole, and all output since. Does no I/O."""
+It does not follow later events. For a terminal program it renders the last screen from the last full repaint and all output
+since.
+"""
 
 import re
 from collections.abc import AsyncGenerator, Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def write_document(client: DaemonClient, session_id: str, form: str, out: Callable[[bytes], object]) -> None:
-    """`form` is `markdown`, `html` or `jsonl`."""
+    """Writes the document. `form` is `markdown`, `html` or `jsonl`."""
     if form == "jsonl":
         async with aclosing(read_until_now(client.subscribe(session_id, on_lost=run_watch.print_connection_lost))) as events:
             async for event in events:
@@ -41,7 +42,7 @@ async def _render_pieces(client: DaemonClient, session_id: str, form: str) -> As
     terminal = about.terminal if about is not None else None
     screen = None if terminal is None else LastScreen(terminal)
     if terminal is not None:
-        session.last_seen_seq = max(0, terminal.screenSeq - 1)  # what was painted over since is on no screen
+        session.last_seen_seq = max(0, terminal.screenSeq - 1)  # earlier output was painted over
     yield writer.render_head(session_id, about)
     async with aclosing(read_until_now(session)) as events:
         async for event in events:
@@ -59,7 +60,7 @@ _EARLIEST_SEQ = re.compile(r"earliest retained seq is (\d{1,16})$")
 
 
 async def read_until_now(session: SessionSubscription) -> AsyncGenerator[PushEvent, None]:
-    """Where the beginning is no longer kept, the warning that says so comes first, and then what is."""
+    """Yields every event up to the current one. If the daemon has pruned the start, its gap warning comes first."""
     head = (await session.attach()).replay.toSeq
     reached = 0
     while session.last_seen_seq < head:
@@ -73,12 +74,12 @@ async def read_until_now(session: SessionSubscription) -> AsyncGenerator[PushEve
                 if session.last_seen_seq >= head:
                     return
         if kept_from is None or kept_from <= reached:
-            return  # nothing is gained by asking again
+            return  # another attempt would return the same
         session.last_seen_seq, reached = kept_from - 1, kept_from
 
 
 def _find_earliest_seq(event: PushEvent, head: int) -> int | None:
-    """The oldest event that can still be read, if this is the warning that some cannot."""
+    """Returns the seq of the oldest event that the daemon still has, if this is its gap warning."""
     match event.payload:
         case messages.Warn("EVENT_GAP", _, str(detail)) if (found := _EARLIEST_SEQ.search(detail)) and 1 <= int(found[1]) <= head:
             return int(found[1])

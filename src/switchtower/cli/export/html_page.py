@@ -1,6 +1,6 @@
-"""Blocks as one HTML page that needs nothing else: no script, no picture, no other file. Pure.
+"""Renders blocks as one self-contained HTML page without scripts, images or other files. Pure.
 
-Everything is escaped, whoever said it; the page's own policy forbids what a mistake here would let in.
+All text is escaped, whatever its source; the page's content security policy blocks what a mistake here would let in.
 """
 
 import html
@@ -14,7 +14,7 @@ from switchtower.presentation.safe_text import to_exact_text, to_plain_line, to_
 from switchtower.protocols.push import extension_messages
 
 SHORT_OUTPUT_LINES = 20
-"""Lines of output that are shown; more are folded."""
+"""The number of output lines that are shown; longer output is collapsed."""
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --soft: #57606a; --line: #d8dee4; --box: #f6f8fa;
@@ -68,7 +68,7 @@ def render_block(block: blocks.ExportBlock) -> str:
 
 
 def _render_content(block: blocks.ExportBlock) -> tuple[str, Iterator[str]]:
-    """A class of ours, and the lines."""
+    """Returns a CSS class and the lines."""
     match block:
         case blocks.ExportedMessage():
             return "said", _render_user_message(block)
@@ -172,7 +172,7 @@ def _render_paragraphs(text: str) -> Iterator[str]:
 
 
 def _render_pre(text: str, kind: str = "") -> str:
-    # The line feed behind the tag is HTML's own, and swallowed by it.
+    # HTML ignores the newline directly after the tag.
     return f"<pre{f' class={kind}' if kind else ''}>\n{_escape_html(text)}</pre>"
 
 

@@ -1,7 +1,7 @@
-"""Blocks as Markdown. Pure.
+"""Renders blocks as Markdown. Pure.
 
-What a model says is Markdown too and stays so, but not beyond its own block: its fences are closed, its tags are text, and its
-headings are below ours. All else that came from outside stands between fences that it cannot end.
+A model's text is Markdown too and stays so within its block: its fences are closed, its tags are escaped, and its headings are
+below ours. All other external text is between fences that it cannot close.
 """
 
 import html
@@ -15,7 +15,7 @@ from switchtower.presentation.safe_text import to_exact_text, to_plain_line, to_
 from switchtower.protocols.push import extension_messages
 
 SHORT_OUTPUT_LINES = 20
-"""Lines of output that are shown; more are folded."""
+"""The number of output lines that are shown; longer output is collapsed."""
 
 _HEADING = re.compile(r"^( {0,3})(#{1,6})(?=[ \t]|$)", re.MULTILINE)
 _UNDERLINE = re.compile(r"(?<=[^\n])\n( {0,3})(=+|-+)[ \t]*(?=\n|$)")
@@ -125,7 +125,7 @@ def _render_run_end(block: blocks.ExportedRunEnd) -> Iterator[str]:
 
 
 def render_prose(text: str) -> str:
-    """Markdown that ends where it ends, without tags, and with its headings below ours."""
+    """Renders a model's Markdown with closed fences, escaped tags, and headings below ours."""
     return "\n".join(
         abouts.fence_code(part.text, part.info) if part.is_code else _escape_structure(part.text)
         for part in abouts.split_fences(to_plain_text(text))
@@ -139,8 +139,8 @@ def _escape_structure(text: str) -> str:
 
 
 def _escape_tags(line: str) -> str:
-    """Where a span of code holds a tag, it is spelled as one of HTML: that shows it as it is, and no reader takes it for a tag,
-    whatever the backticks of other lines make of this one."""
+    """Escapes tags. A code span with a tag becomes an HTML code element, which shows the tag verbatim whatever the backticks of
+    other lines do."""
     if not _TAG.search(line):
         return line
     told, at = [], 0
@@ -157,5 +157,5 @@ def _escape_tags(line: str) -> str:
 
 
 def escape_inline(text: str) -> str:
-    """Words of others in a line of ours, where nothing of them means anything."""
+    """Escapes external text for use within a line, so that none of it is interpreted as Markdown."""
     return _SPECIAL.sub(r"\\\1", to_plain_line(text))

@@ -1,10 +1,7 @@
-"""Code fences of Markdown: made so that nothing inside can end them, and found in what a model says. Pure.
+"""Helpers of both export formats: Markdown code fences, the facts above a document, and the parts of arguments. Pure.
 
-Texts come here plain: a line ends with a line feed and nothing else.
-
-What stands above a document: which session it is, and when and where it worked. Pure.
-
-A call's arguments and an approval's details, as pieces that are shown each in its own way. Pure."""
+Every text must be plain: a line ends with a line feed and nothing else.
+"""
 
 import datetime
 import json
@@ -27,14 +24,14 @@ class MarkdownPart(NamedTuple):
 
 
 def fence_code(text: str, info: str = "") -> str:
-    """The text between fences that are longer than any row of backticks in it."""
+    """Puts the text between fences that are longer than any run of backticks in it."""
     marks = "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
     end = "" if text.endswith("\n") or not text else "\n"
     return f"{marks}{_INFO.sub('', info)}\n{text}{end}{marks}"
 
 
 def format_code_span(text: str) -> str:
-    """On one line, as code; also where there are backticks in it."""
+    """Formats the text on one line as a code span, even if it contains backticks."""
     flat = " ".join(text.split())
     if not flat:
         return ""
@@ -43,7 +40,7 @@ def format_code_span(text: str) -> str:
 
 
 def split_fences(text: str) -> Iterator[MarkdownPart]:
-    """Prose and code in turn. A fence that is never closed ends with the text."""
+    """Yields prose and code in turn. An unclosed fence ends with the text."""
     prose: list[str] = []
     code: list[str] = []
     opened: tuple[str, str] | None = None
@@ -67,7 +64,8 @@ def split_fences(text: str) -> Iterator[MarkdownPart]:
 
 
 def _is_closing(line: str, opening: str) -> bool:
-    """As CommonMark has it: the same mark, at least as often, and nothing behind it."""
+    """Returns whether the line closes the fence, as defined by CommonMark: the same mark, at least as long, and nothing
+    after it."""
     stripped = line.strip(" \t")
     indent = len(line) - len(line.lstrip(" "))
     return indent <= 3 and len(stripped) >= len(opening) and set(stripped) == {opening[0]}
@@ -78,7 +76,7 @@ def format_title(session_id: str, about: extension_messages.SessionInfo | None) 
 
 
 def list_facts(session_id: str, about: extension_messages.SessionInfo | None) -> list[tuple[str, str]]:
-    """Names and values. An older daemon tells nothing but the id."""
+    """Returns names and values. An older daemon reports only the id."""
     pairs = [("Session", session_id)]
     if about is None:
         return pairs
@@ -97,7 +95,7 @@ def list_facts(session_id: str, about: extension_messages.SessionInfo | None) ->
 
 
 def format_moment(ms: int) -> str:
-    """In UTC: a document is read elsewhere. What no clock can have shown is told as the number it is."""
+    """Formats a time in UTC, because the document is read elsewhere. A value that is not a valid time stays a number."""
     try:
         return f"{datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):
@@ -108,16 +106,16 @@ _HIDDEN_ARGUMENTS = ("always", "destructive")
 
 
 class ArgumentPart(NamedTuple):
-    """`name` is empty for what is one object of several arguments."""
+    """One part of the arguments. `name` is empty for an object of several arguments."""
 
     name: str
     text: str
     kind: str
-    """`json`, `diff`, or empty for text as it is."""
+    """`json`, `diff`, or empty for plain text."""
 
 
 def split_arguments(values: Mapping[str, Any]) -> Iterator[ArgumentPart]:
-    """What has several lines is a text of its own; the rest stays together."""
+    """Makes a separate part of each multi-line text and one part of the rest."""
     long = {name: value for name, value in values.items() if isinstance(value, str) and "\n" in value}
     short = {name: value for name, value in values.items() if name not in long and name not in _HIDDEN_ARGUMENTS}
     if short:

@@ -1,1 +1,1 @@
-"""What the commands of `tower flow` do. The commands themselves are `cli/commands/flow.py`."""
+"""The work of the `tower flow` commands, which `cli/commands/flow.py` declares."""

@@ -1,9 +1,8 @@
-"""Runs a flow for the command line: progress on stderr, the result on stdout, the exit code as REP has it.
+"""Runs a flow for the command line: progress on stderr, the result on stdout, and REP's exit codes. Ctrl-C cancels the run.
 
-A flow's events as lines for people, on stderr. What a runtime says is data: it must not steer the terminal, and kinds of
-events that nobody knows are passed over (rep 5.3).
-
-Ctrl-C as the cancelling of a run. Takes the signals of the process, so it is for a command line and not for a daemon."""
+A runtime's texts are data: they must not control the terminal, and events of unknown kinds are skipped (rep 5.3). It handles the
+process's signals, so it is for a command line and not for a daemon.
+"""
 
 import asyncio
 import signal
@@ -33,7 +32,7 @@ class FlowRunOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_shell: bool = False
     as_json: bool = False
     local: bool = True
-    """On a runtime of our own, whether or not there is a daemon."""
+    """True to use our own runtime without a daemon, even if one is running."""
     detach: bool = False
 
 
@@ -53,18 +52,18 @@ def run_flow(options: FlowRunOptions) -> int:
 
 
 def print_problems(error: loader.FlowRefused) -> int:
-    """Every problem on a line of its own."""
+    """Prints every problem on a separate line."""
     for problem in error.problems:
         console.print_error(problem)
     return error.exit_code
 
 
 def _produce_outcome(options: FlowRunOptions) -> outcome.FlowRunOutcome | None:
-    """None for who did not wait for the cancelling: exit code 2, that of an interruption, would say that nothing was started."""
+    """Returns None when the user did not wait for the cancellation: exit code 2 would mean that nothing was started."""
     folder = Path.cwd()
     name = ""
     try:
-        # rep 11: a flow that is not valid is found out before any process is started, and before its runtime is looked at.
+        # rep 11: an invalid flow is reported before any process is started and before its runtime is checked.
         wanted = loader.find_flow(options.flow, manifest=options.manifest, start=folder)
         name = wanted.flow.name
         inputs = loader.load_inputs(wanted, options.inputs)
@@ -87,7 +86,7 @@ def _produce_outcome(options: FlowRunOptions) -> outcome.FlowRunOutcome | None:
 
 
 class _FlowDetached(Exception):
-    """Nobody waits for the end."""
+    """The command ends without waiting for the flow's end."""
 
     def __init__(self, text: bytes | str) -> None:
         super().__init__()
@@ -95,8 +94,8 @@ class _FlowDetached(Exception):
 
 
 def _find_daemon(wanted: loader.RequestedFlow) -> "config.Settings | None":
-    """Where the flow becomes a session: at the daemon that runs, or, for one that has to wait for people or agents, at one
-    that is started for it."""
+    """Returns the settings if the flow becomes a session: of the running daemon, or of one that is started because the flow waits
+    for people or agents."""
     from switchtower import config
 
     settings = config.load()
@@ -131,7 +130,7 @@ async def _run_in_session(
     except client_errors.DaemonUnreachable as nobody:
         if order.needs_daemon:
             return session_run.make_failed_outcome(wanted.flow.name, str(nobody))
-        return await _run_locally(wanted, inputs, chosen, folder, options)  # a socket that somebody left behind
+        return await _run_locally(wanted, inputs, chosen, folder, options)  # the socket is left over from a stopped daemon
     except client_errors.ClientError as refused:
         return session_run.make_failed_outcome(wanted.flow.name, str(refused))
     if options.detach:
@@ -222,7 +221,7 @@ def shorten_line(text: str) -> str:
 def _format_details(event: dict[str, Any]) -> str:
     attempt, duration, error = event.get("attempt"), event.get("duration_ms"), event.get("error")
     facts = []
-    # rep 6: the first try is 0.
+    # rep 6: the first attempt is 0.
     if isinstance(attempt, int) and not isinstance(attempt, bool) and attempt > 0:
         facts.append(f"try {attempt + 1}")
     if isinstance(duration, int | float) and not isinstance(duration, bool):
@@ -237,8 +236,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def cancel_on_interrupt() -> Iterator[asyncio.Event]:
-    """The event is set at the first Ctrl-C. A second one cancels the task that is in here, for who will not wait. The signals
-    are given back only behind it: one that ended the process at once would leave a runtime behind."""
+    """Yields an event that is set by the first Ctrl-C. A second one cancels the current task, for a user who does not want to
+    wait. Signal handlers are restored only afterwards: a signal that ended the process at once would leave a runtime behind."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     cancel = asyncio.Event()

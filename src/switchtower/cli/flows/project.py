@@ -1,4 +1,4 @@
-"""Makes what a project of flows has in files: its `runtime.yaml`, compiled flows, its manifest. Starts nothing."""
+"""Creates the files of a flow project: its `runtime.yaml`, compiled flows and manifest. It starts nothing."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def _make_settings(folder: Path, runtime: str, language: str | None, plugins_lan
         )
     settings = {"engine": "python" if is_ours else "proc", "language": language, "plugins_language": plugins_language or language}
     if not is_ours:
-        # Paths inside the project are written from its folder, so that it can be moved.
+        # Paths inside the project are relative to its folder, so that it can be moved.
         settings["executor_path"] = str(path.relative_to(folder) if path.is_relative_to(folder) else path)
     for name, value in settings.items():
         if not value.isprintable() or not value.strip():
@@ -59,7 +59,7 @@ def _make_settings(folder: Path, runtime: str, language: str | None, plugins_lan
 
 
 def _encode_settings(settings: dict[str, str]) -> bytes:
-    # A JSON string is a YAML one too.
+    # Every JSON string is also a YAML string.
     lines = [f"  {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items()]
     return ("runtime:\n" + "\n".join(lines) + "\n").encode(errors="surrogateescape")
 
@@ -82,7 +82,7 @@ def validate_flows(files: tuple[Path, ...]) -> int:
 
 
 def _list_known_kinds() -> list[str] | None:
-    """The step kinds of the runtime that is used here; None for a runtime that has to be asked."""
+    """Returns the step kinds of the runtime in use here; None for a runtime that must be asked."""
     try:
         chosen = orchestrator.choose_runtime(Path.cwd(), None)
     except loader.FlowRefused:
@@ -91,7 +91,7 @@ def _list_known_kinds() -> list[str] | None:
 
 
 def _warn_about_languages() -> None:
-    """rep 2: a project whose runtime and plugins are of different languages."""
+    """rep 2: warns about a project whose runtime and plugins use different languages."""
     place = project.find_project_file(Path.cwd())
     try:
         if place is not None:

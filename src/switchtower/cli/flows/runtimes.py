@@ -1,4 +1,4 @@
-"""Shows which runtimes there are and what they say of themselves."""
+"""Lists the available runtimes and their capabilities."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def list_runtimes(*, as_json: bool) -> int:
-    """The one in use, the one that comes with us, and those of which something is remembered."""
+    """Lists the runtime in use, the one that comes with this program, and those with cached capabilities."""
     try:
         used = orchestrator.choose_runtime(Path.cwd(), None)
     except loader.FlowRefused as refused:
@@ -50,7 +50,7 @@ def _format_row(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def print_runtime_info(executor: str | None, timeout_s: float | None, *, as_json: bool) -> int:
-    """Starts the runtime and asks it."""
+    """Starts the runtime and prints its capabilities."""
     folder = Path.cwd()
     try:
         chosen = orchestrator.choose_runtime(folder, executor)
@@ -103,7 +103,7 @@ async def _ask_runtime(chosen: orchestrator.ChosenRuntime, folder: Path, timeout
 
 
 def print_kinds(names: tuple[str, ...], *, as_json: bool) -> int:
-    """All of them on a line each, or the inputs and outputs of those that are named."""
+    """Prints all kinds on one line each, or the inputs and outputs of the named ones."""
     from switchtower.engines.flow.runtime.kinds import registry
 
     found = registry.describe_all()

@@ -1,5 +1,7 @@
-"""A flow as a session of the daemon, seen from the command line: started, watched, its approvals asked at the terminal, and its
-end told in REP's words. Whoever interrupts this cancels the flow; with another terminal it can be watched and decided too.
+"""Runs a flow as a session of the daemon for the command line: it starts the flow, watches it, prompts for its approvals, and
+reports the result in REP's terms.
+
+Interrupting the command cancels the flow. Other clients can watch the session and decide its approvals too.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ from switchtower.protocols.push import messages
 from switchtower.protocols.rep import errors, outcome
 
 _ENVELOPE_BYTES = 1024
-"""Bytes around a request."""
+"""Bytes reserved for the envelope of a request."""
 
 
 class FlowSessionRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +69,7 @@ class FlowSession:
         )
         try:
             if len(msgspec.json.encode(request)) > settings.max_line_bytes - _ENVELOPE_BYTES:
-                # A longer line is thrown away, and nobody could be told whose it was.
+                # The daemon would discard a longer line and could not report which request it was.
                 raise client_errors.ClientError(
                     f"the flow and its inputs are longer than the {settings.max_line_bytes} bytes that the daemon takes at once",
                     hint="run it with `--local`, or set `max_line_bytes` higher",
@@ -91,7 +93,7 @@ class FlowSession:
                         await self._watch(client, run_id, interrupted)
                 report = await client.get_flow_report(self.session_id)
                 if run_id is None:
-                    # It was over before anybody could watch it.
+                    # The flow ended before this client could watch it.
                     for event in report.events:
                         flow_run.print_flow_event(event)
             except client_errors.ClientError as problem:
@@ -129,14 +131,14 @@ class FlowSession:
 
 
 def make_failed_outcome(flow: str, message: str) -> outcome.FlowRunOutcome:
-    """The daemon could not be asked."""
+    """Returns the outcome of a flow when the daemon could not be reached."""
     error = outcome.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, message)
     summary = {"completed_steps": 0, "failed_steps": 0, "error": error}
     return outcome.FlowRunOutcome(flow=flow, status="failed", summary=summary, events=[])
 
 
 def _print_step(event: PushEvent) -> None:
-    """A step is a call, and its end begins with a line that says all."""
+    """Prints a step: its call starts it, and the first line of its result states how it ended."""
     match event.payload:
         case messages.ToolCall(args={"step": str(step), **args}):
             told = {"type": "step", "step_id": step, "state": "started", "attempt": args.get("attempt")}

@@ -1,18 +1,10 @@
-"""What came of a run, as reports for machines tell it: how the run itself ended, and each acceptance criterion. Pure.
+"""The reports of a run for CI: a JUnit file, and annotations for GitHub Actions on stderr.
 
-The reports that a run leaves for machines: a JUnit file, and annotations on stderr. Nothing else is written here.
-
-The file is there before the run begins, and says that it has not ended: whoever kills this process leaves an honest report,
-and a place that cannot be written to is noticed before the run costs anything.
-
-A verdict as JUnit XML: one suite, one case for the run and one for each acceptance criterion. Pure.
-
-What models and programs say may hold anything, and XML 1.0 may not: characters that it cannot carry are spelled out.
-
-A verdict as workflow commands, which GitHub's runner finds in a step's output and shows at the run of a workflow. Pure.
-
-The runner takes such commands from whoever writes a line of output, so also from a model or a program. While a run talks, they
-are switched off with a word that nobody can guess."""
+The file exists before the run starts and states that the run has not ended. So a killed process leaves a correct report, and an
+unwritable location is noticed before the run costs anything. Characters that XML 1.0 cannot carry are escaped. The runner
+executes workflow commands from any line of output, even a model's, so they are disabled with an unguessable token while the run
+prints.
+"""
 
 import datetime
 import re
@@ -42,7 +34,7 @@ class CriterionCheck(Struct, frozen=True):
 
 class RunVerdict(Struct, frozen=True):
     outcome: str
-    """`success`, `failed`, `cancelled`, `denied`, `timeout`, or `error` for a run whose end nobody here has seen."""
+    """`success`, `failed`, `cancelled`, `denied`, `timeout`, or `error` for a run whose end this process has not seen."""
     message: str = ""
     checks: tuple[CriterionCheck, ...] = ()
     seconds: float = 0.0
@@ -70,7 +62,7 @@ def make_verdict(
     seconds: float,
     timed_out: bool = False,
 ) -> RunVerdict:
-    # push, Headless Mode Semantics: with 4 the run did its work, and only what it came to was not accepted.
+    # push, Headless Mode Semantics: 4 means that the run itself succeeded and only its result was not accepted.
     did_its_work = complete.headless.exitCodeHint == ExitStatus.ACCEPTANCE_FAILED
     outcome = "timeout" if timed_out else "success" if did_its_work else complete.outcome
     return RunVerdict(
@@ -86,7 +78,7 @@ def make_verdict(
 def _match_checks(
     results: Sequence[messages.CriterionResult], criteria: Sequence[messages.AcceptanceCriterion]
 ) -> tuple[CriterionCheck, ...]:
-    """In the order in which they were asked for; two may have one id, so each result is taken once."""
+    """Matches results to criteria in the order of the criteria; two may have the same id, so each result is used once."""
     left = list(results)
     checks = []
     for criterion in criteria:
@@ -125,17 +117,17 @@ class CiReports:
             self._print_annotations(*open_group(f"tower run: {self._title}", self._word))
 
     def end(self, verdict: RunVerdict) -> None:
-        """Raises `ClientError` when the file cannot be written any more."""
+        """Raises `ClientError` when the file can no longer be written."""
         if self._annotates:
             self._print_annotations(*close_group(self._word), *annotate_verdict(verdict))
         self._write_junit(verdict)
 
     def end_unfinished(self, outcome: str, message: str, *, session_id: str | None = None, run_id: str | None = None) -> None:
-        """Of a run whose end was not seen: it never began, or somebody leaves at once."""
+        """Reports a run whose end was not seen, because it never started or the user quit at once."""
         self.end(RunVerdict(outcome, message, self._checks, self.elapsed_seconds, session_id, run_id))
 
     def _print_annotations(self, *lines: str) -> None:
-        # On stderr: stdout is the answer's. The runner reads commands from both.
+        # Annotations go to stderr, because stdout carries the answer. The runner reads commands from both.
         for line in lines:
             console.print_line(line)
 
@@ -151,7 +143,7 @@ class CiReports:
 
 
 MAX_OUTPUT_CHARS = 256 * 1024
-"""Characters of one criterion's output; of more, the end, where the reason usually is."""
+"""The maximum number of characters of a criterion's output; the end is kept, where the reason usually is."""
 
 _INVALID_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TEXT_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
@@ -161,7 +153,7 @@ SUITE_NAME = "tower run"
 
 
 def render_junit(verdict: RunVerdict, *, at: float) -> bytes:
-    """`at` is when the run began, in seconds since 1970."""
+    """Renders the report. `at` is the start of the run in seconds since 1970."""
     failures = len(verdict.failed_checks) + (verdict.outcome in ("failed", "denied", "timeout"))
     errors = int(verdict.outcome in ("error", "cancelled"))
     skipped = sum(check.passed is None for check in verdict.checks)
@@ -233,7 +225,7 @@ def _format_output(check: CriterionCheck) -> str:
 
 
 def escape_xml(text: str) -> str:
-    """As the content of an element."""
+    """Escapes text as the content of an element."""
     return _escape(text, _TEXT_ESCAPES)
 
 
@@ -248,12 +240,12 @@ def _escape(text: str, escapes: dict[str, str]) -> str:
 
 GITHUB_VARIABLE = "GITHUB_ACTIONS"
 MAX_ANNOTATION_CHARS = 4_000
-"""Characters of one message. The runner shows little more."""
+"""The maximum number of characters of a message. The runner shows little more."""
 _SUMMARY_CHARS = 80
 
 
 def should_annotate(target: str | None, environ: Mapping[str, str]) -> bool:
-    """As the command line says it; where it says nothing, inside of GitHub's runner."""
+    """Returns the choice from the command line, or by default whether this is GitHub's runner."""
     return target == "github" if target is not None else environ.get(GITHUB_VARIABLE) == "true"
 
 
@@ -268,7 +260,7 @@ def close_group(word: str) -> Iterator[str]:
 
 
 def annotate_verdict(verdict: RunVerdict) -> Iterator[str]:
-    """What is worth a mark at the run: how it ended, and each criterion that was not met."""
+    """Yields annotations for the outcome and for each criterion that was not met."""
     said = _cut_text(verdict.message.strip(), MAX_ANNOTATION_CHARS)
     if verdict.is_good and not verdict.failed_checks:
         yield format_workflow_command("notice", f"success: {said}" if said else "success", title="tower run")
@@ -286,7 +278,7 @@ def format_workflow_command(name: str, message: str = "", **properties: str) -> 
 
 
 def _escape_data(text: str) -> str:
-    """The percent sign first: it is what escapes the others."""
+    """Escapes the percent sign first, because it escapes the others."""
     return _escape_controls(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
@@ -295,7 +287,7 @@ def _escape_property(text: str) -> str:
 
 
 def _escape_controls(text: str) -> str:
-    """What steers a terminal is spelled out; a return has an escape of its own, as the line end has."""
+    """Escapes control characters, except carriage returns, which `_escape_data` encodes like line feeds."""
     return "\r".join(console.escape_unprintable(part) for part in text.split("\r"))
 
 

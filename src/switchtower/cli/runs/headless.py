@@ -1,7 +1,8 @@
-"""The rules of `--approve`, turned into rules of the policy. The daemon judges them on the call itself; this module does not.
+"""Executes a run from the command line to its exit code: it starts the run in a new or an existing session, prints it, answers
+its approvals, and writes its reports.
 
-A run from a command line to its exit code: starts it in a new session or in one that is there, shows it, answers its
-approvals, and leaves its reports."""
+The rules of `--approve` become policy rules, which the daemon evaluates; this module does not evaluate them.
+"""
 
 import asyncio
 import difflib
@@ -35,23 +36,23 @@ _KINDS = {
     "tool": (policy.TOOLS_OF_SERVERS,),
 }
 _WITH_COMMAND = frozenset({"run", "git_commit"})
-"""For a commit it is the message."""
+"""Tools whose pattern matches a command; for a commit it matches the message."""
 _WITH_PATH = frozenset({"write_file", "edit_file"})
 _SUGGESTION_CUTOFF = 0.8
 
 
 class ApprovalRules(NamedTuple):
     always: bool = False
-    """Every question is approved, whatever it is about."""
+    """True to approve every request, whatever it is about."""
     rules: tuple[messages.RunRule, ...] = ()
-    """For the daemon, with the message that starts the run."""
+    """Rules for the daemon, sent with the message that starts the run."""
 
 
 NO_RULES = ApprovalRules()
 
 
 def parse_approval_rules(texts: Sequence[str]) -> ApprovalRules:
-    """Raises ValueError with the reason."""
+    """Raises `ValueError` with the reason."""
     for word in ("never", "always"):
         if word in texts and set(texts) != {word}:
             raise ValueError(f"`{word}` leaves no room for other rules")
@@ -61,7 +62,7 @@ def parse_approval_rules(texts: Sequence[str]) -> ApprovalRules:
 
 
 def _parse_rule(text: str) -> list[messages.RunRule]:
-    """One rule for each tool that a text is about."""
+    """Returns one rule for each tool that the text matches."""
     name, colon, pattern = text.partition(":")
     if not name.strip() or (colon and not pattern.strip()):
         raise ValueError(f"`{text}` is neither KIND nor TOOL nor TOOL:PATTERN")
@@ -81,7 +82,7 @@ def _to_row(rule: messages.RunRule) -> dict[str, str | None]:
 
 
 def _match_tools(name: str, text: str) -> tuple[str, ...]:
-    # push calls our own tools `sandbox_…` too.
+    # push also calls our own tools `sandbox_…`.
     for known in (name, name.removeprefix("sandbox_")):
         if known in _KINDS:
             return _KINDS[known]
@@ -105,7 +106,7 @@ def _make_server_rule(pattern: str, text: str) -> messages.RunRule:
 
 
 def _split_pattern(tool: str, pattern: str | None, text: str) -> tuple[str | None, str | None]:
-    """The path and the command of a rule."""
+    """Returns the path and the command of a rule."""
     if pattern is None:
         return None, None
     if tool in _WITH_COMMAND:
@@ -120,7 +121,7 @@ _FALSE_VALUES = ("", "0", "false")
 
 
 class OutputFormat(Enum):
-    """What stdout carries."""
+    """The content of stdout."""
 
     TEXT = "text"
     JSON = "json"
@@ -145,7 +146,7 @@ class HeadlessRun(NamedTuple):
     prompts: bool = False
     preset: str | None = None
     attach: str | None = None
-    """The session that is there already, as somebody named it."""
+    """A reference to an existing session, as the user gave it."""
     token: str | None = None
     queue: bool = False
     junit: Path | None = None
@@ -154,23 +155,23 @@ class HeadlessRun(NamedTuple):
 
     @property
     def can_use_demo(self) -> bool:
-        """Whether a person at a terminal reads the answer. A machine must not take the demo's words for a model's."""
+        """True when a user at a terminal reads the answer. A program must not take the demo's text for a model's."""
         return self.prompts and self.form is OutputFormat.TEXT and self.junit is None and not self.in_ci
 
 
 def is_in_ci(environ: Mapping[str, str]) -> bool:
-    """Nearly every runner sets `CI`."""
+    """Returns whether this is a CI runner: nearly all of them set `CI`."""
     return environ.get("CI", "").lower() not in _FALSE_VALUES
 
 
 class RunReference:
-    """How far it has come: a report tells of it, however it ends."""
+    """The ids of the run as far as it has come, for the report, however the run ends."""
 
     def __init__(self) -> None:
         self.session_id: str | None = None
         self.run_id: str | None = None
         self.marks: dict[str, str] = {}
-        """What the completion itself does not have: a cut answer, a budget that was overrun."""
+        """Facts that the completion does not contain: a truncated answer, an exceeded budget."""
 
     def on_event(self, event: PushEvent) -> None:
         match event.payload:
@@ -179,7 +180,7 @@ class RunReference:
             case messages.Warn("BUDGET_OVERRUN", message):
                 self.marks["overrun"] = message
             case messages.AssistantDone():
-                self.marks.pop("stopReason", None)  # of an earlier message
+                self.marks.pop("stopReason", None)  # left over from an earlier message
 
 
 async def run_headless(settings: config.Settings, job: HeadlessRun) -> int:
@@ -222,7 +223,7 @@ async def run_headless(settings: config.Settings, job: HeadlessRun) -> int:
 
 
 def _print_error(form: OutputFormat, problem: errors.ClientError) -> None:
-    """Why there is no run, as an object where stdout carries JSON. A remedy of the daemon's is part of its message."""
+    """Prints why there is no run, as an object if stdout carries JSON. A remedy from the daemon is part of its message."""
     if form is OutputFormat.TEXT:
         return
     message, _, hint = problem.message.partition("; hint: ")
@@ -254,7 +255,7 @@ def _finish_reports(reports: CiReports, standing: RunReference, job: HeadlessRun
 
 
 async def _start_session_run(client: DaemonClient, job: HeadlessRun, standing: RunReference, interrupted: asyncio.Event) -> int:
-    """The seq after which the run's events come."""
+    """Starts the run and returns the seq after which its events follow."""
     if job.attach is not None:
         session_id = await signals.run_unless_interrupted(interrupted, run_watch.find_session(client, job.attach, job.token))
         begun = await run_watch.start_run(
@@ -271,7 +272,7 @@ async def _start_session_run(client: DaemonClient, job: HeadlessRun, standing: R
         return begun.after_seq
     started = await signals.run_unless_interrupted(interrupted, client.start_session(_make_session_request(job)))
     standing.session_id = started.sessionId
-    # Not interruptible: the run may have been accepted, and only its id lets us cancel it.
+    # This call is not interruptible: the daemon may have accepted the run, and only its id allows us to cancel it.
     standing.run_id = await client.send_message(started.sessionId, job.text, acceptance=job.criteria, rules=job.approved.rules)
     return 0
 
@@ -337,7 +338,7 @@ async def _watch_run(
 
 
 def _print_session_summary(about: extension_messages.SessionInfo, *, chosen_by_us: bool) -> None:
-    """Who answers, and what it may do."""
+    """Prints the model and its permissions."""
     model = f"{about.provider} {about.model}" if about.model else about.provider
     preset = f"preset {about.preset}, " if about.preset else ""
     console.print_line(f"{preset}model {model}, policy {about.policy}, sandbox {about.sandbox}", "dim")

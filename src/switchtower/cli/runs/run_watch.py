@@ -1,12 +1,9 @@
-"""Watches one run to its end: shows its events and answers its approvals with the decider it is given.
+"""Watches one run from a command to its end: it prints events and answers approvals with the given decider.
 
-One run, watched to its end from a command: shown, its approvals answered, and cancelled in the daemon when we are to stop.
-
-Nothing is left running: whoever interrupts this, or lets its time run out, cancels the run in the daemon too.
-
-A run in a session that is there already: it begins at once, waits for its turn, or is refused. Starts no second run.
-
-Housekeeping of a session, such as an undo: a run without a model's answer, whose result is one line on stdout."""
+Nothing keeps running: an interrupt or a timeout also cancels the run in the daemon. In an existing session the run starts at
+once, waits for its turn, or is refused; no second run is started. Maintenance such as an undo is a run without a model's answer,
+whose result is one line on stdout.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,7 +19,7 @@ from switchtower.client.subscription import SessionSubscription
 from switchtower.protocols.push import messages
 
 ApprovalDecider = Callable[[messages.ApprovalRequired], messages.ApprovalDecision | None]
-"""None leaves the decision to somebody else."""
+"""Decides an approval; None leaves the decision to another client."""
 
 
 class RunFollower:
@@ -78,7 +75,7 @@ class RunFollower:
         try:
             await self._client.decide_approval(self._session.session_id, self._run_id, approval.approvalId, decision)
         except errors.RequestFailed as problem:
-            # push, Concurrency Rules: somebody else was first. The events say what they decided.
+            # push, Concurrency Rules: another client decided first. The events show its decision.
             if problem.code not in ("APPROVAL_EXPIRED", "APPROVAL_NOT_FOUND"):
                 raise
 
@@ -126,7 +123,7 @@ async def watch_run(
 async def _wait_for_stop_reason(
     following: asyncio.Task[messages.RunComplete], interrupted: asyncio.Event, seconds: float | None
 ) -> str | None:
-    """None when the run, or watching it, ended by itself."""
+    """Returns None when the run, or watching it, ended by itself."""
     asked = asyncio.create_task(interrupted.wait())
     try:
         await asyncio.wait({following, asked}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -141,7 +138,7 @@ async def _cancel_run(client: DaemonClient, session_id: str, run_id: str, reason
     try:
         await client.cancel_run(session_id, run_id=run_id, reason=reason)
     except errors.RequestFailed as problem:
-        if problem.code != "NO_ACTIVE_RUN":  # it ended in the meantime, which its last event says better
+        if problem.code != "NO_ACTIVE_RUN":  # the run ended in the meantime, which its last event reports better
             raise
 
 
@@ -152,11 +149,11 @@ def print_connection_lost() -> None:
 class JoinedRun(NamedTuple):
     run_id: str
     after_seq: int
-    """What the session said before is not of this run."""
+    """Events up to this seq do not belong to the run."""
 
 
 async def find_session(client: DaemonClient, session_ref: str, token: str | None) -> str:
-    """The id of a session that can take a message as a run. Raises `ClientError`."""
+    """Returns the id of a session that can run a message. Raises `ClientError`."""
     session_id = await session_lookup.find_session_id(client, session_ref)
     if token is not None:
         client.remember_attach_token(session_id, token)
@@ -179,13 +176,13 @@ async def start_run(
     timeout: float | None,
     interrupted: asyncio.Event,
 ) -> JoinedRun:
-    """With `queue`, after whatever runs there now. Raises `ClientError`, or `Interrupted` while it waits."""
+    """Starts the run; with `queue`, after the active run. Raises `ClientError`, or `Interrupted` while it waits."""
     watched = client.subscribe(session_id, on_lost=print_connection_lost)
     watched.last_seen_seq = (await watched.attach()).replay.toSeq
     waited = False
     while True:
         try:
-            # Not interruptible: the run may have been accepted, and only its id lets us cancel it.
+            # This call is not interruptible: the daemon may have accepted the run, and only its id allows us to cancel it.
             run_id = await client.send_message(session_id, text, acceptance=criteria, rules=rules)
             return JoinedRun(run_id, watched.last_seen_seq)
         except errors.RequestFailed as problem:
@@ -207,7 +204,7 @@ async def start_run(
 
 
 async def _wait_for_run_end(watched: SessionSubscription) -> None:
-    """The run that was in the way ends after what is already seen; where its end cannot be read any more, it is over too."""
+    """Waits for the end of the active run, which follows the events seen so far; a run whose end was pruned is over too."""
     async with aclosing(watched.stream_events()) as events:
         async for event in events:
             if isinstance(event.payload, messages.RunComplete):
@@ -217,7 +214,7 @@ async def _wait_for_run_end(watched: SessionSubscription) -> None:
 
 
 class MaintenanceRun:
-    """`result_phase` is the status that tells what came of it."""
+    """A maintenance run. `result_phase` is the status event that carries its result."""
 
     def __init__(self, result_phase: str) -> None:
         self._result_phase = result_phase
@@ -225,10 +222,10 @@ class MaintenanceRun:
         self.result: str | None = None
 
     async def run(self, client: DaemonClient, session_id: str, start: Callable[[], Awaitable[str]]) -> int:
-        """The exit code. Ctrl-C cancels the chore."""
+        """Returns the exit code. Ctrl-C cancels the run."""
         with signals.catch_interrupts() as interrupted:
             head = (await client.subscribe(session_id).attach()).replay.toSeq
-            # Not interruptible: it may have been accepted, and only the run's id lets us cancel it.
+            # This call is not interruptible: the daemon may have accepted the run, and only its id allows us to cancel it.
             run_id = await start()
             session = client.subscribe(session_id, last_seen_seq=head, on_lost=print_connection_lost)
             ended = await watch_run(client, session, run_id, show=self._on_event, decide=lambda _: None, interrupted=interrupted)

@@ -1,4 +1,5 @@
-"""A database's part of a backup. In the archive it is what a home of files has, so that one can be restored into the other."""
+"""Backs up and restores a PostgreSQL store. The archive has the same form as that of a home with files, so that either can be
+restored into the other."""
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -14,13 +15,13 @@ from switchtower.stores.transfer.postgres import PostgresSource
 from switchtower.stores.transfer.sqlite import SqliteTarget
 
 SECRETS = {f"data/{file}": name for name, file in SECRET_FILES.items()}
-"""Those that nodes share: in a backup they are files of a home."""
+"""The secrets that nodes share; in a backup they are files of a home."""
 REGISTRY = "data/registry.db"
 
 
 async def copy_from_database(dsn: str, folder: Path) -> dict[str, bytes]:
-    """Makes a home's databases in the folder, as of one moment, while nodes may write. Returns the secrets, by their names in a
-    backup. Raises `looking.CannotLook` and `ports.CannotCopy`."""
+    """Creates a home's databases in the folder from one snapshot, while nodes may write. Returns the secrets by their names in a
+    backup. Raises `StoreUnreadable` and `TransferError`."""
     target = SqliteTarget(folder)
     try:
         async with postgres_inspection.open_readonly(dsn) as connection, postgres_inspection.open_snapshot(connection):
@@ -35,7 +36,7 @@ async def copy_from_database(dsn: str, folder: Path) -> dict[str, bytes]:
 
 
 async def has_existing_data(dsn: str) -> bool:
-    """Raises `ports.CannotCopy` while nodes are alive, and `looking.CannotLook`."""
+    """Raises `TransferError` while nodes are running, and `StoreUnreadable`."""
     async with postgres_inspection.open_database(dsn) as connection:
         place = postgres_database.mask_password(dsn)
         if not await postgres_inspection.read_schema_version(connection):
@@ -46,8 +47,8 @@ async def has_existing_data(dsn: str) -> bool:
 
 
 async def restore_into_database(dsn: str, staged: Mapping[str, Path], move_files: Callable[[], None]) -> str | None:
-    """What was staged becomes the store; users and secrets that it does not have stay. Files are moved when nothing else can
-    fail. All of it, or as it was. Returns where the old store is kept, when there was one."""
+    """Replaces the store with the staged files, and keeps users and secrets that the backup does not have. Files are moved when
+    nothing else can fail, so the restore is all or nothing. Returns the location of the old store, if there was one."""
     journal, registry = staged[backup_manifest.JOURNAL], staged.get(REGISTRY)
     for path, kind in ((journal, inspection.JOURNAL), (registry, inspection.REGISTRY)):
         if path is not None:
@@ -79,7 +80,7 @@ async def _keep_registry(dsn: str, target: postgres.PostgresTarget) -> None:
 
 
 def _migrate_copy(path: Path, kind: str) -> None:
-    """A copy that is ours alone. An archive may be of an older version."""
+    """Migrates our private copy, because an archive may be from an older version."""
     with closing(database.open_for_writing(path)) as connection:
         database.migrate(connection, kind)
         if kind == inspection.JOURNAL:

@@ -1,12 +1,10 @@
-"""What a backup may hold, by its names in there, and where each belongs. A name that is not known here goes in nowhere and
-comes out nowhere: sockets, locks and logs are none of it.
+"""The contents of a backup: the known names and their locations, the manifest with a digest of each member, and the checksum.
 
-The first member of a backup: what is in it, with the digest of each part. Pure.
-
-The checksum at the end of a backup: a SHA-256 of every byte before it, so that a change anywhere in the file is found.
-
-It is an empty gzip member with the digest in its extra field, so `tar` and `gunzip` still read the file. The checksum of gzip
-itself covers the unpacked content only: another bit in the compressed stream may unpack to the same."""
+A name that is not listed here is neither saved nor restored: sockets, locks and logs never are. The checksum at the end is a
+SHA-256 of every byte before it, so that any change in the file is found. It is an empty gzip member with the digest in its extra
+field, so `tar` and `gunzip` still read the file. gzip's own checksum covers only the unpacked content: a changed bit in the
+compressed stream may unpack to the same content.
+"""
 
 import hashlib
 import os
@@ -31,13 +29,13 @@ SECRETS = (
 FILES = ("config/config.toml", "config/mcp.json", "config/prompts.toml", "config/AGENTS.md")
 FOLDERS = ("config/presets", "config/prompts", "config/skills")
 MAX_FILE_BYTES = 64 * 1024 * 1024
-"""Of those that are no database."""
+"""The maximum size of a file that is not a database."""
 MAX_FILES = 20_000
 MAX_TOTAL_BYTES = 256 * 1024 * 1024
-"""Of all of them together: they are held until they are written."""
+"""The maximum size of all those files together, because they are held in memory until they are written."""
 MAX_NAME_LENGTH = 1_024
 SEARCH_INDEX = "search.db"
-"""Beside the journal, and made from it: after a restore it is another journal's."""
+"""The search index next to the journal, derived from it: after a restore it would belong to another journal."""
 
 
 class BackupFile(NamedTuple):
@@ -65,14 +63,14 @@ def resolve_base_folder(root: str, settings: config.Settings) -> Path:
 
 
 def find_databases(settings: config.Settings) -> Iterator[tuple[str, Path, str]]:
-    """Name, path and kind of those that are there."""
+    """Yields the name, path and kind of each existing database."""
     for name, kind in DATABASES.items():
         if (path := resolve_path(name, settings)).exists():
             yield name, path, kind
 
 
 def find_files(settings: config.Settings, *, with_secrets: bool) -> Iterator[BackupFile]:
-    """All but the databases. A link counts as the file that it names; folders behind links are left alone."""
+    """Yields all files except the databases. A link counts as the file that it names; folders behind links are skipped."""
     for name in (*FILES, *(SECRETS if with_secrets else ())):
         path = resolve_path(name, settings)
         if path.is_file():
@@ -94,20 +92,20 @@ def _is_plain_name(part: str) -> bool:
 
 MANIFEST_NAME = "manifest.json"
 BACKUP_FORMAT = 2
-"""Since 2 a backup ends with a checksum of the whole file."""
+"""Format 2 added the checksum of the whole file."""
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 _MAX_STORED_NAME = 100
-"""What a tar header holds by itself: longer names would need members of other kinds, which nobody should have to trust."""
+"""The length that a tar header holds: longer names would need members of other kinds, which a restore should not trust."""
 
 
 class BackupCorrupt(Exception):
-    """Why an archive cannot be used, with a remedy."""
+    """The archive cannot be used; the message has the reason and a remedy."""
 
 
 class BackupMember(Struct, frozen=True, kw_only=True):
     name: str
     stored: str
-    """Its name in the tar file."""
+    """The name in the tar file."""
     size: int
     sha256: str
     executable: bool = False
@@ -116,11 +114,11 @@ class BackupMember(Struct, frozen=True, kw_only=True):
 class BackupManifest(Struct, frozen=True, kw_only=True):
     format: int
     version: str
-    """Of the program that made it."""
+    """The version of the program that made the backup."""
     created_at_ms: int
     secrets: bool
     schemas: dict[str, int]
-    """Of the databases."""
+    """The schema versions of the databases."""
     members: list[BackupMember]
 
 
@@ -129,7 +127,7 @@ def make_member_name(name: str, index: int) -> str:
 
 
 def decode_manifest(content: bytes) -> BackupManifest:
-    """Raises `Broken` for anything that we would not have written."""
+    """Raises `BackupCorrupt` for anything that this program would not have written."""
     try:
         format_ = msgspec.json.decode(content, type=dict[str, msgspec.Raw]).get("format")
         if format_ is not None and (number := msgspec.json.decode(format_, type=int)) > BACKUP_FORMAT:
@@ -162,12 +160,12 @@ _FIELD_ID = b"ST"
 _EXTRA_FIELD = 4
 _HEADER = b"\x1f\x8b\x08" + bytes([_EXTRA_FIELD]) + bytes(5) + b"\xff"
 _EMPTY_MEMBER = b"\x03\x00" + bytes(8)
-"""A compressed nothing, its checksum and its length."""
+"""Compressed empty content, its checksum and its length."""
 CHECKSUM_SIZE = len(_HEADER) + 2 + len(_FIELD_ID) + 2 + hashlib.sha256().digest_size + len(_EMPTY_MEMBER)
 
 
 def append_checksum(file: IO[bytes]) -> None:
-    """To a file that is open for reading and writing."""
+    """Appends the checksum to a file that is open for reading and writing."""
     file.flush()
     digest = _compute_digest(file, file.seek(0, os.SEEK_END))
     file.seek(0, os.SEEK_END)
@@ -175,7 +173,8 @@ def append_checksum(file: IO[bytes]) -> None:
 
 
 def verify_checksum(file: IO[bytes]) -> bool:
-    """Whether the file has a checksum; backups of format 1 have none. Raises `Broken` when it does not fit; reads every byte."""
+    """Returns whether the file has a checksum; backups of format 1 have none. Reads every byte, and raises `BackupCorrupt` on a
+    mismatch."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - CHECKSUM_SIZE))
     found = file.read(CHECKSUM_SIZE)

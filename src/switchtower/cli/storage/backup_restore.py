@@ -1,9 +1,9 @@
-"""Unpacks a backup into a folder of its own: only what its manifest names, only plain files, each with its digest checked.
+"""Restores a backup. Everything is unpacked into a separate folder and checked before the first file moves, and existing files
+are kept aside.
 
-The archive is a stranger's until it was checked. Nothing of it decides a path.
-
-Brings a backup back. Everything is unpacked and checked before the first file moves; what was there is kept aside. The home
-is locked meanwhile, so no daemon can run or start."""
+The archive is untrusted until it is checked: only plain files that its manifest names are unpacked, each with its digest, and
+nothing in it decides a path. The home is locked meanwhile, so no daemon can run or start.
+"""
 
 import asyncio
 import gzip
@@ -33,7 +33,7 @@ _DAMAGE_ERRORS = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, O
 
 
 class _PlainTarInfo(tarfile.TarInfo):
-    """Headers of any other kind are refused before the library acts on them: links, and records of any length."""
+    """Refuses headers of any other kind, such as links and records of any length, before the library acts on them."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -46,7 +46,7 @@ class _PlainTarInfo(tarfile.TarInfo):
 
 
 class BackupArchive:
-    """`described` is there once the archive was opened."""
+    """An opened archive; `described` is its manifest."""
 
     def __init__(self, file: IO[bytes]) -> None:
         try:
@@ -69,7 +69,8 @@ class BackupArchive:
         return backup_manifest.decode_manifest(b"".join(self._read_chunks(first)))
 
     def unpack(self, targets: dict[str, Path]) -> None:
-        """Each member to its place, by its name in the manifest. Raises `Broken`; `OSError` is the disk's."""
+        """Unpacks each member to its target by its name in the manifest. Raises `BackupCorrupt`, or `OSError` for a disk
+        error."""
         waiting = {member.stored: member for member in self.described.members}
         while (info := self._next_member()) is not None:
             member = waiting.pop(info.name, None)
@@ -93,7 +94,7 @@ class BackupArchive:
         self._read_to_the_end()
 
     def _read_to_the_end(self) -> None:
-        """Behind the last member is padding and the checksum of it all; an archive that was cut off lacks that."""
+        """Reads the padding and the checksum after the last member; a truncated archive lacks them."""
         try:
             left = _MAX_PADDING
             while left > 0 and (piece := self._unzipped.read(min(left, _CHUNK))):
@@ -150,7 +151,7 @@ _DATABASE_SUFFIXES = ("-wal", "-shm", "-journal")
 
 
 class RestoreError(Exception):
-    """Why nothing was restored, with a remedy."""
+    """Nothing was restored; the message has the reason and a remedy."""
 
 
 class RestoreSummary(Struct, frozen=True, kw_only=True):
@@ -164,8 +165,8 @@ class RestoreSummary(Struct, frozen=True, kw_only=True):
 
 
 def restore_backup(settings: config.Settings, file: Path, *, force: bool, store: str | None = None) -> RestoreSummary:
-    """With a `store`, the journal and what belongs to it go into that database. Raises `CannotRestore`, `manifest.Broken`,
-    `looking.CannotLook`, `ports.CannotCopy`, `home.AlreadyRunning`, or the disk's `OSError`."""
+    """Restores a backup; with a `store`, the journal and its related data go into that database. Raises `RestoreError`,
+    `BackupCorrupt`, `StoreUnreadable`, `TransferError`, `AlreadyRunning`, or `OSError` for a disk error."""
     home = DaemonHome(settings)
     home.claim()
     try:
@@ -242,7 +243,7 @@ def _restore_archive(
 
 
 def _select_store_members(staged: dict[str, Path]) -> dict[str, Path]:
-    """What a database holds in place of files. An archive without databases leaves it alone."""
+    """Returns the members that a database stores instead of files. An archive without databases leaves the database unchanged."""
     if backup_manifest.JOURNAL not in staged:
         if backup_database.REGISTRY in staged:
             raise RestoreError("it has users and no journal; hint: restore it into files with `--store sqlite`")
@@ -252,7 +253,8 @@ def _select_store_members(staged: dict[str, Path]) -> dict[str, Path]:
 
 @contextmanager
 def _create_staging_folders(settings: config.Settings) -> Iterator[dict[str, Path]]:
-    """A folder beside each target, so that moving in is a rename. What a killed restore left goes first: we hold the lock."""
+    """Creates a folder next to each target, so that moving in is a rename. It removes what a killed restore left, which is safe
+    because we hold the lock."""
     folders: dict[str, Path] = {}
     try:
         for root in _ROOTS:
@@ -275,14 +277,14 @@ def _check_free_space(settings: config.Settings, described: backup_manifest.Back
 
 
 def _is_same(staged: Path, place: Path) -> bool:
-    """A file that is already as the backup has it is not in the way. Databases are more than one file, and large."""
+    """Returns whether the file already equals the backup's. Databases are not compared: they are large and have several files."""
     with suppress(OSError):
         return place.is_file() and staged.stat().st_size == place.stat().st_size and staged.read_bytes() == place.read_bytes()
     return False
 
 
 def _find_occupied(name: str, settings: config.Settings) -> Iterator[Path]:
-    """What stands where a member belongs, and beside it what would be taken for its own."""
+    """Yields the existing files at a member's path, and files next to it that would be taken for part of it."""
     place = backup_manifest.resolve_path(name, settings)
     if os.path.lexists(place):
         yield place
@@ -291,7 +293,7 @@ def _find_occupied(name: str, settings: config.Settings) -> Iterator[Path]:
 
 
 def _move_in(settings: config.Settings, wanted: dict[str, Path]) -> list[Path]:
-    """All of it, or as it was."""
+    """Moves all files in, or restores the previous state."""
     now_ms = time.time_ns() // 1_000_000  # two restores in one second keep two old files
     mark = f".before-restore-{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now_ms // 1000))}.{now_ms % 1000:03}Z"
     moved: list[tuple[Path, Path]] = []
@@ -306,7 +308,7 @@ def _move_in(settings: config.Settings, wanted: dict[str, Path]) -> list[Path]:
         for name, place in wanted.items():
             target = backup_manifest.resolve_path(name, settings)
             for old in _find_occupied(name, settings):
-                # `journal.db-wal` stays beside `journal.db` under the new name too, so that it can be opened.
+                # `journal.db-wal` stays next to `journal.db` under the new name too, so that it can be opened.
                 kept.append(target.with_name(f"{target.name}{mark}{old.name.removeprefix(target.name)}"))
                 move(old, kept[-1])
             move(place, target)

@@ -1,4 +1,4 @@
-"""Makes a backup: databases copied as of one moment while a daemon may write them, files as they are, all in one tar.gz."""
+"""Creates a backup: a snapshot of each database while a daemon may write it, and the files as they are, in one tar.gz."""
 
 import asyncio
 import hashlib
@@ -22,7 +22,7 @@ from switchtower.stores.sqlite import inspection
 
 
 class BackupError(Exception):
-    """Why there is no backup, with a remedy."""
+    """No backup was made; the message has the reason and a remedy."""
 
 
 class BackupResult(Struct, frozen=True, kw_only=True):
@@ -43,15 +43,15 @@ def write_backup(
     store: str | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> BackupResult:
-    """With a `store`, the journal and what belongs to it are that database's. Raises `CannotBackUp`, `looking.CannotLook` or
-    `ports.CannotCopy`, or `OSError` when it cannot be written."""
+    """Creates a backup; with a `store`, the journal and its related data come from that database. Raises `BackupError`,
+    `StoreUnreadable` or `TransferError`, or `OSError` when it cannot be written."""
     if target.is_dir():
         raise BackupError(f"`{target}` is a folder; hint: name a file in it, such as `{target / 'tower.tar.gz'}`")
     if target.exists() and not force:
         raise BackupError(f"`{target}` is there already; hint: choose another name, or --force to replace it")
     if not target.parent.is_dir():
         raise BackupError(f"there is no folder `{target.parent}`; hint: make it first")
-    # Beside the target: there must be room for it in any case, and the owner chose the place.
+    # The temporary folder is next to the target: that disk needs the space in any case, and the owner chose it.
     with tempfile.TemporaryDirectory(prefix=".tower-backup-", dir=target.parent) as folder:
         parts = _BackupParts(Path(folder))
         if store is None:
@@ -83,7 +83,7 @@ def write_backup(
 
 
 class _BackupParts:
-    """What goes in: each database as a copy, each file as the bytes that it had when it was read."""
+    """The members of a backup: each database as a copy, each file as the bytes that were read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -153,7 +153,7 @@ def _write_archive(target: Path, described: backup_manifest.BackupManifest, part
     descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # with mode 0600
     try:
         with os.fdopen(descriptor, "w+b") as out:
-            # GNU's headers can tell of files beyond 8 GiB without members of other kinds.
+            # GNU headers support files beyond 8 GiB without members of other kinds.
             with tarfile.open(fileobj=out, mode="w:gz", compresslevel=6, format=tarfile.GNU_FORMAT) as tar:
                 for info, content in _iterate_members(described, parts):
                     with content:

@@ -1,4 +1,4 @@
-"""A store for a command that needs it for itself: a home by its daemon's own lock, a database without a node that lives."""
+"""Opens a store for a command's exclusive use: a home through its daemon's lock, a database only while no node is running."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -16,7 +16,7 @@ from switchtower.stores.transfer.sqlite import SqliteTarget, translate_errors
 
 @asynccontextmanager
 async def open_for_reading(place: store_location.StoreLocation) -> AsyncIterator[StoreSource]:
-    """Raises `CannotCopy`, `looking.CannotLook`, or `home.AlreadyRunning`."""
+    """Raises `TransferError`, `StoreUnreadable`, or `AlreadyRunning`."""
     if isinstance(place, store_location.DatabaseStore):
         async with postgres_inspection.open_readonly(place.dsn) as connection:
             await postgres.check_no_live_nodes(connection, place.display_name)
@@ -34,7 +34,7 @@ async def open_for_reading(place: store_location.StoreLocation) -> AsyncIterator
 
 
 async def require_no_live_nodes(place: store_location.StoreLocation) -> None:
-    """At the end of a copy: a node that was started since has written what was not read."""
+    """Checks again at the end of a copy: a node that was started since may have written data that was not read."""
     if isinstance(place, store_location.DatabaseStore):
         async with postgres_inspection.open_readonly(place.dsn) as connection:
             await postgres.check_no_live_nodes(connection, place.display_name)
@@ -42,7 +42,7 @@ async def require_no_live_nodes(place: store_location.StoreLocation) -> None:
 
 @asynccontextmanager
 async def open_for_writing(place: store_location.StoreLocation, *, resume: bool, restart: bool) -> AsyncIterator[StoreTarget]:
-    """An empty store, or what an interrupted copy left. Raises as `reading` does."""
+    """Opens an empty store, or the result of an interrupted copy. Raises the same errors as `open_for_reading`."""
     if isinstance(place, store_location.DatabaseStore):
         async with postgres.open_target(place.dsn, resume=resume, anew=restart) as target:
             yield target
@@ -72,7 +72,7 @@ async def _require_empty(place: store_location.HomeStore) -> None:
             filled = bool(
                 connection.execute("SELECT EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM receipts)").fetchone()[0]
             )
-    if settings.registry_path.exists() and not begun:  # the registry takes its place before the journal
+    if settings.registry_path.exists() and not begun:  # the registry is moved into place before the journal
         with inspection.open_readonly(settings.registry_path, inspection.REGISTRY) as connection, translate_errors():
             filled |= bool(
                 connection.execute("SELECT EXISTS (SELECT 1 FROM users) OR EXISTS (SELECT 1 FROM hosts)").fetchone()[0]

@@ -1,6 +1,7 @@
-"""Where a store is, as a command line spells it: `postgresql://…`, `sqlite` for this home's files, or the folder of a home.
+"""Locates a store from the command line: `postgresql://…`, `sqlite` for this home's files, or the folder of a home.
 
-The files of a home as a copy reads them, all as of one moment. Takes no lock: who needs one has it already."""
+It opens a home's files for a copy in one snapshot. It takes no lock: a caller that needs one already holds it.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -47,12 +48,12 @@ def is_database(text: str) -> bool:
 
 
 def parse_location(text: str) -> StoreLocation:
-    """Raises `CannotCopy` for what is no home, and `config.ConfigError`."""
+    """Raises `TransferError` if the text names no home, and `config.ConfigError`."""
     if is_database(text):
         return DatabaseStore(text)
     if text == "sqlite":
         return HomeStore(config.load())
-    if "://" in text:  # not shown: it may hold a password
+    if "://" in text:  # not printed: it may contain a password
         raise TransferError(
             "FROM or TO is an address of another kind than `postgresql://…`", hint="see `tower store copy --help`"
         )
@@ -66,7 +67,7 @@ def parse_location(text: str) -> StoreLocation:
 
 
 def choose_database(settings: config.Settings, chosen: str | None) -> str | None:
-    """The database of this command, if it is one: what was chosen on its line, else the setting."""
+    """Returns the database for this command, if it uses one: from the command line, else from the setting."""
     if chosen is None:
         return settings.store
     if chosen == "sqlite":
@@ -78,7 +79,7 @@ def choose_database(settings: config.Settings, chosen: str | None) -> str | None
 
 @contextmanager
 def open_home_files(journal: Path, registry: Path | None, secrets: Path | None = None) -> Iterator[SqliteSource]:
-    """A journal with the registry and the secrets that belong to it, where they are there."""
+    """Opens a journal, with the registry and the secrets that belong to it if they exist."""
     kept: dict[str, bytes] = {}
     if secrets is not None:
         for name, file in SECRET_FILES.items():

@@ -1,8 +1,7 @@
-"""Asks the person at the terminal about an approval, and stops asking when somebody else has decided it.
+"""Prompts the user at the terminal for approvals of a watched session: each one once, until it is decided here or elsewhere.
 
-The open approvals of a session that is watched: each is asked about once, and taken off when it is over.
-
-Nothing is asked while history is still being read: what was open then may be decided by now."""
+Nothing is asked while history is still being read, because an approval that was open then may be decided by now.
+"""
 
 from typing import NamedTuple, Protocol
 
@@ -17,7 +16,7 @@ from switchtower.presentation import approval_text
 from switchtower.protocols.push import messages
 
 DENIAL_COMMENT = "The person at the terminal said no"
-"""The comment of a denial after which the run goes on. Push ends a run that is denied without one."""
+"""The comment of a denial after which the run continues. push ends a run that is denied without a comment."""
 
 
 class TerminalDecision(NamedTuple):
@@ -31,7 +30,7 @@ DENY_AND_STOP = TerminalDecision("deny", stop=True)
 
 
 def parse_approval_answer(answer: str, *, may_be_always: bool) -> TerminalDecision | None:
-    """What an answer means; None when it means nothing. An empty one is the safest: nothing happens, and the run ends."""
+    """Parses an answer; None when it is not valid. Empty input is the safest choice: the action is denied and the run ends."""
     word, _, rest = answer.strip().partition(" ")
     match word.lower():
         case "y" | "yes" if not rest:
@@ -46,8 +45,8 @@ def parse_approval_answer(answer: str, *, may_be_always: bool) -> TerminalDecisi
 
 
 class ApprovalPrompt:
-    """`is_shown`: the view shows approvals to the same person. `ours`: the run is this command's, so nobody there any more is a
-    no; whoever only watches leaves the decision to others then."""
+    """`is_shown` means that the view already shows approvals to the same user. `is_own_run` means that this command started the
+    run, so the end of input is a denial; a command that only watches leaves the decision to others."""
 
     def __init__(
         self,
@@ -59,7 +58,7 @@ class ApprovalPrompt:
         is_shown: bool = True,
         is_own_run: bool = True,
     ) -> None:
-        """`run_id` is whose approvals they are where nobody says it with each."""
+        """`run_id` is the run of approvals that are added without one."""
         self._asker = asker
         self._client = client
         self._session_id = session_id
@@ -131,7 +130,7 @@ class _ApprovalQuestion:
 
 
 async def _ask_for_decision(rule: str | None, *, choice_at_end: TerminalDecision | None) -> TerminalDecision | None:
-    """`at_the_end` is what it means when nobody is there any more."""
+    """Asks until the answer is valid. `choice_at_end` is the decision when the terminal's input ends."""
     always = f" · a always for this session: {rule}" if rule is not None else ""
     console.print_line(f"  y yes, once{always} · n no, but go on (say why: n WHY) · d or Enter deny and stop", "dim")
     user_input.discard_typeahead()
@@ -150,7 +149,7 @@ class ApprovalPresenter(Protocol):
 
 
 class ApprovalHint:
-    """Where nobody can be asked: says who can."""
+    """Prints the commands that decide an approval, when no user can be prompted."""
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
@@ -160,7 +159,7 @@ class ApprovalHint:
         console.print_line(f"waiting for a decision; hint: {how}", "yellow")
 
     def on_event(self, event: PushEvent) -> None:
-        pass  # the view tells how it ended
+        pass  # the view shows how it ended
 
 
 class ApprovalWatch:
@@ -178,7 +177,7 @@ class ApprovalWatch:
             self._ask_open()
 
     def add_earlier(self, approval: open_requests.WaitingApproval) -> None:
-        """One from before what is watched."""
+        """Adds an approval from before the watched events."""
         self._open.approvals[approval.approval.approvalId] = approval
         self._ask_open()
 

@@ -1,7 +1,7 @@
-"""A place at a session's program: its output on this terminal or pipe, and what is typed here to it, until the program ends or
-the person leaves. The terminal is raw for that time, and given back in every case.
+"""Attaches this terminal or pipe to a session's program: its output appears here and input is sent to it, until the program ends
+or the user detaches. The terminal is raw for that time and always restored.
 
-Nothing is said in between: the screen is the program's. What there was to say is said when the terminal is ours again.
+Nothing is printed in between, because the program owns the screen; messages are printed after the terminal is restored.
 """
 
 import asyncio
@@ -23,26 +23,27 @@ from switchtower.protocols.push import messages
 CANCEL_TIMEOUT = 15.0
 """Seconds that a cancelled program may take to end."""
 END_OF_INPUT = "\x04"
-"""What a terminal takes for the end of its input, at the beginning of a line."""
+"""The character that a terminal treats as the end of input at the start of a line."""
 _INTERRUPT = b"\x03"
 _SCREEN_PHASE, _OUTPUT_PHASE = "Screen", "Tool output"
 
 
 class AttachOptions(NamedTuple):
-    """`is_ours`: we have started the program, so its input ends with ours, and without a person at a terminal it does too."""
+    """`is_ours` means that this command started the program, so the program's input ends with ours; without a user at a terminal
+    the program ends too."""
 
     session_id: str
     after_seq: int = 0
     answered_seq: int = 0
-    """Up to here, somebody else's terminal has answered what the program asked of it."""
+    """Terminal queries up to this seq have been answered by another terminal."""
     read_only: bool = False
     is_ours: bool = False
     on_stderr: bool = False
-    """Its output: stdout carries something else."""
+    """True when the output goes to stderr, because stdout carries something else."""
 
 
 class DetachResult(NamedTuple):
-    """`has_ended`: the program; otherwise it goes on without us. How it ended is not always known."""
+    """The result. If `has_ended` is false, the program continues without this client. How it ended is not always known."""
 
     has_ended: bool
     complete: messages.RunComplete | None = None
@@ -52,7 +53,7 @@ class DetachResult(NamedTuple):
 
 
 class InputDropped(errors.ClientError):
-    """Half of an input is worse than none: who pipes does not see what is missing."""
+    """Some input was lost. This is an error, because a user who pipes data would not notice that a part is missing."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -84,7 +85,7 @@ class TerminalAttachment:
         return DetachResult(has_ended, self._complete, exit_code, tuple(self._notices), interrupted.is_set())
 
     async def _wait_for_detach(self, interrupted: asyncio.Event) -> bool:
-        """Whether the program has ended. Else the person has left, or this process was told to end."""
+        """Returns whether the program has ended; otherwise the user has detached or this process received a stop signal."""
         showing = asyncio.create_task(self._show_output())
         typing = asyncio.create_task(self._forward_keys())
         sizing = asyncio.create_task(self._sync_window_size())
@@ -137,7 +138,7 @@ class TerminalAttachment:
                 self._wants_screen = True
                 self._notices["some of the output was not kept until it could be shown"] = None
             case messages.SessionSnapshot(_, None) if self._wants_screen:
-                return True  # in what was not kept
+                return True  # the program ended in the part that was not kept
             case messages.RunComplete():
                 self._complete = event.payload
                 return True
@@ -150,7 +151,7 @@ class TerminalAttachment:
             output.write_piece(text)
 
     async def _forward_keys(self) -> bool:
-        """Whether the person has left. What is typed goes out in order, and no more is taken than has been passed on."""
+        """Returns whether the user has detached. Input is sent in order, and no more is read than has been forwarded."""
         if self._options.read_only and not self._at_terminal:
             return False
         keys = DetachKeys(extra_keys=_INTERRUPT if self._options.read_only else b"") if self._at_terminal else None
@@ -170,17 +171,17 @@ class TerminalAttachment:
             if left:
                 return True
         if self._at_terminal:
-            return True  # it has gone, and whoever sat there with it
+            return True  # the terminal was closed
         rest = decoder.decode(b"", final=True)
         if self._options.is_ours:
-            # In the middle of a line the first one only hands over what there is of it.
+            # In the middle of a line, the first one only submits the partial line.
             rest += END_OF_INPUT if at_line_start and not rest else 2 * END_OF_INPUT
         if rest:
             await self._send_keys(rest)
         return False
 
     async def _send_keys(self, text: str) -> bool:
-        """False when nobody takes it any more."""
+        """Returns False when the program no longer accepts input."""
         try:
             await self._client.type_keys(self._options.session_id, text)
         except errors.RequestFailed as problem:
@@ -196,7 +197,7 @@ class TerminalAttachment:
         return True
 
     async def _sync_window_size(self) -> bool:
-        """The program's window is as large as ours, from the beginning on."""
+        """Keeps the program's window the same size as this terminal's, from the start."""
         if self._options.read_only or raw_mode.get_window_size() is None:
             return False
         with _watch_window_size() as changed:
@@ -212,7 +213,7 @@ class TerminalAttachment:
                 await changed.wait()
 
     async def _end_own_program(self, showing: "asyncio.Task[None]") -> bool:
-        """Nobody sits at a terminal who could come back, so nothing that we have started is left running."""
+        """Ends a program that this command started: without a terminal no user can attach again, so nothing may keep running."""
         if not self._options.is_ours:
             return False
         await self._cancel()
@@ -228,7 +229,7 @@ class TerminalAttachment:
         try:
             await self._client.cancel_run(self._options.session_id)
         except errors.RequestFailed as problem:
-            if problem.code != "NO_ACTIVE_RUN":  # it has ended in the meantime
+            if problem.code != "NO_ACTIVE_RUN":  # the program has ended in the meantime
                 raise
 
     async def _fetch_exit_code(self) -> int | None:
@@ -257,7 +258,7 @@ def _watch_window_size() -> Iterator[asyncio.Event]:
 
 
 def print_detach_result(result: DetachResult, session_id: str) -> int:
-    """Says what there is to say, now that the terminal is ours again. Returns the exit code: the program's, if it has one."""
+    """Prints the pending messages after the terminal is restored. Returns the exit code: the program's, if it has one."""
     for notice in result.notices:
         console.print_line(f"tower: {notice}", "yellow")
     if not result.has_ended:

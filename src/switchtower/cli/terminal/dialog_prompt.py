@@ -1,8 +1,8 @@
-"""Asks the person at the terminal what a dialog asks. Ctrl-D dismisses it, and so does an empty line where it says so.
+"""Prompts the user at the terminal for dialogs of a watched session: each one once, until it is closed.
 
-The open dialogs of a session that is watched: each is asked once, and taken off when it is over.
-
-Nothing is asked while history is still being read: what was open then may be over by now."""
+Ctrl-D dismisses a dialog, and so does an empty line if the prompt offers it. Nothing is asked while history is still being read,
+because a dialog that was open then may be closed by now.
+"""
 
 import time
 from typing import Any, Protocol
@@ -23,7 +23,7 @@ DISMISS_HINT = "Enter alone or Ctrl-D dismisses"
 
 
 class DialogQuestion:
-    """Implements `asker.Question`."""
+    """Implements `TerminalQuestion`."""
 
     def __init__(self, client: DaemonClient, session_id: str, dialog: PushDialog, *, is_shown: bool) -> None:
         self.id: str = dialog.dialog_id
@@ -51,13 +51,13 @@ class DialogQuestion:
 
 
 def format_time_left(dialog: PushDialog) -> str:
-    """By our own clock, which is the daemon's as a rule."""
+    """Formats the time left by this machine's clock, which usually matches the daemon's."""
     seconds = round(dialog.expires_at / 1000 - time.time())
     return f"open for {max(0, seconds)} s" if seconds < 600 else f"open for {seconds // 60} min"
 
 
 async def _ask_for_reply(dialog: PushDialog) -> DialogReply | None:
-    """None when this program does not know how to ask it."""
+    """Returns None when this program does not know the dialog's method."""
     match dialog.method:
         case "select":
             return await _ask_for_line(dialog, f"its number or text · {DISMISS_HINT}", "  choose? ")
@@ -148,7 +148,7 @@ async def _ask_interview(dialog: PushDialog) -> DialogReply:
 
 
 async def _ask_question(question: InterviewItem, prompt: str) -> Any:
-    """Empty where it is left out; None dismisses."""
+    """Returns an empty answer if the user skips the question; None dismisses the dialog."""
     while True:
         typed = await user_input.read_line(prompt)
         if typed is None:
@@ -167,7 +167,7 @@ class DialogPresenter(Protocol):
 
 
 class TerminalDialogPresenter:
-    """`is_shown`: the view shows dialogs to the same person."""
+    """Prompts for dialogs. `is_shown` means that the view already shows dialogs to the same user."""
 
     def __init__(self, asker: QuestionQueue, client: DaemonClient, session_id: str, *, is_shown: bool = True) -> None:
         self._asker = asker
@@ -183,7 +183,7 @@ class TerminalDialogPresenter:
 
 
 class DialogHint:
-    """Where nobody can be asked: says how it is answered from elsewhere."""
+    """Prints the commands that answer a dialog, when no user can be prompted."""
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
@@ -196,7 +196,7 @@ class DialogHint:
         console.print_line(f"waiting for an answer to “{format_detail_value(dialog.title)}”, {left}; hint: {how}", "yellow")
 
     def withdraw(self, dialog_id: str) -> None:
-        pass  # the view tells how it ended
+        pass  # the view shows how it ended
 
 
 class DialogWatch:
@@ -218,7 +218,7 @@ class DialogWatch:
             self._ask_once(dialog)
 
     def add_earlier(self, seq: int, dialog: dialogs.PushDialog) -> None:
-        """One from before what is watched."""
+        """Adds a dialog from before the watched events."""
         self._open.dialogs[dialog.dialog_id] = (seq, dialog)
         self._ask_once(dialog)
 

@@ -1,13 +1,8 @@
-r"""The person's own terminal, handed over to a program elsewhere: keys without a meaning of their own, and its size. Whatever
-happens in between, it is given back as it was.
+r"""The user's terminal in raw mode for a remote program: keys, window size, terminal modes, and bytes from stdin.
 
-The keys with which a person leaves a program running, picked out of all that is typed. Pure.
-
-`Ctrl-]` leaves, and `Ctrl-\` twice. A single `Ctrl-\` is the program's, but only when it is clear that no second one comes.
-
-What a program's output does to a terminal besides showing text: modes that it leaves behind, questions that it asks. Pure.
-
-Bytes from stdin as they come: from a terminal, a pipe or a file. One reader at a time."""
+The terminal is always restored. `Ctrl-]` detaches, and so does `Ctrl-\` twice; a single `Ctrl-\` goes to the program once it is
+clear that no second one follows. Modes that a program leaves behind are reset, and stdin has one reader at a time.
+"""
 
 import asyncio
 import os
@@ -18,11 +13,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
 MAX_WINDOW_CELLS = 1_000
-"""Columns or rows; more is no window, and the daemon would refuse it."""
+"""The maximum number of columns or rows; the daemon refuses more."""
 
 
 class RawTerminal:
-    """To be used with `with`. `restore` may be called at any time, also from a signal's handler, and more than once."""
+    """A context manager. `restore` may be called at any time, even from a signal handler, and more than once."""
 
     def __init__(self, descriptor: int = 0) -> None:
         self._descriptor = descriptor
@@ -30,7 +25,7 @@ class RawTerminal:
 
     def __enter__(self) -> Self:
         self._before = termios.tcgetattr(self._descriptor)
-        # Not `TCSAFLUSH`, which is usual: what somebody has typed ahead is for the program.
+        # `TCSAFLUSH` is usual, but it would discard typed-ahead input, which is for the program.
         tty.setraw(self._descriptor, termios.TCSANOW)
         return self
 
@@ -39,8 +34,8 @@ class RawTerminal:
 
     def restore(self) -> None:
         if self._before is not None:
-            with suppress(termios.error):  # the terminal has gone
-                # At once: waiting for its output to be read may take for ever.
+            with suppress(termios.error):  # the terminal was closed
+                # `TCSANOW`: waiting until the output is read may take forever.
                 termios.tcsetattr(self._descriptor, termios.TCSANOW, self._before)
             self._before = None
 
@@ -50,7 +45,7 @@ def has_terminal() -> bool:
 
 
 def get_window_size() -> tuple[int, int] | None:
-    """Columns and rows of the window, wherever one is; None without one, or when it has not been told its size."""
+    """Returns the window's columns and rows from any standard stream; None without a window or while its size is unknown."""
     for descriptor in (0, 1, 2):
         with suppress(OSError):
             cols, rows = os.get_terminal_size(descriptor)
@@ -62,14 +57,14 @@ def get_window_size() -> tuple[int, int] | None:
 HOLD_SECONDS = 0.5
 """Seconds that a first `Ctrl-\\` waits for its second."""
 
-# Programs may ask terminals to spell these keys out, in one of two ways.
+# Programs may ask terminals to encode these keys, in one of two ways.
 _DETACH_KEY = rb"\x1d|\x1b\[93;5(?::1)?u|\x1b\[27;5;93~"
 _QUIT_KEY = rb"\x1c|\x1b\[92;5(?::1)?u|\x1b\[27;5;92~"
 _KEYS = re.compile(rb"(?P<leave>" + _DETACH_KEY + rb")|" + _QUIT_KEY)
 
 
 class KeyInput(NamedTuple):
-    """`keys` are for the program; with `left`, nothing behind them is."""
+    """`keys` are for the program; `left` means that the user detached after them."""
 
     keys: bytes
     left: bool
@@ -77,7 +72,7 @@ class KeyInput(NamedTuple):
 
 class DetachKeys:
     def __init__(self, *, extra_keys: bytes = b"") -> None:
-        """`also` are single keys that leave too."""
+        """`extra_keys` are single keys that detach too."""
         self._extra_keys = extra_keys
         self._held = b""
 
@@ -88,7 +83,7 @@ class DetachKeys:
     def feed(self, data: bytes) -> KeyInput:
         if any(key in data for key in self._extra_keys):
             return KeyInput(b"", left=True)
-        passed, at = self._held, 0  # a held key is always the last of what is passed on
+        passed, at = self._held, 0  # a held key is always the last byte that is passed on
         for key in _KEYS.finditer(data):
             if between := data[at : key.start()]:
                 passed += between
@@ -103,14 +98,14 @@ class DetachKeys:
         return KeyInput(passed.removesuffix(self._held), left=False)
 
     def release_held(self) -> bytes:
-        """The key that was held: no second one has come."""
+        """Returns the held key, because no second one followed."""
         held, self._held = self._held, b""
         return held
 
 
 _MODE = re.compile(r"\x1b\[\?([0-9;]{1,64})([hl])")
 _ON_BY_DEFAULT = frozenset({"7", "25"})
-"""Wrapping, and a visible cursor: what the others are not unless somebody wants them."""
+"""Line wrapping and the visible cursor; all other modes are off by default."""
 _MAX_MODES = 100
 
 _QUERY = re.compile(
@@ -124,7 +119,7 @@ _QUERY = re.compile(
 
 
 class TerminalModes:
-    """The modes that are not as a terminal has them by itself, after the output so far."""
+    """Tracks the modes that differ from a terminal's defaults after the output so far."""
 
     def __init__(self) -> None:
         self._changed: dict[str, None] = {}
@@ -138,32 +133,32 @@ class TerminalModes:
                     self._changed[mode] = None
 
     def build_reset(self) -> str:
-        """What brings a terminal back to text, for whoever leaves in the middle."""
+        """Returns the sequences that restore a terminal for a user who detaches in the middle."""
         back = [f"\x1b[?{mode}{'h' if mode in _ON_BY_DEFAULT else 'l'}" for mode in reversed(self._changed)]
         self._changed = {}
-        # Colours, the scrolling region (without moving the cursor) and the keypad cost nothing to put right.
+        # Resetting colours, the scrolling region (without moving the cursor) and the keypad is harmless.
         return "".join((*back, "\x1b[0m\x1b7\x1b[r\x1b8\x1b>")) if back else ""
 
 
 def strip_queries(output: str) -> str:
-    """Output that is shown again: what it asked a terminal was answered then, and an answer now would be typed as keys."""
+    """Removes terminal queries from replayed output: they were answered before, and a new answer would be typed as keys."""
     return _QUERY.sub("", output)
 
 
 _READ_BYTES = 4 * 1024
-"""A terminal's own measure: a program's takes no more at once."""
+"""The size of a terminal's own buffer: a program reads no more at once."""
 
 
 async def read_stdin(timeout: float | None = None) -> bytes | None:
-    """What is there next; empty at the end, and None when nothing came in time."""
+    """Returns the next bytes; empty at the end of input, and None after the timeout."""
     loop = asyncio.get_running_loop()
     there = asyncio.Event()
     try:
         loop.add_reader(0, there.set)
     except (PermissionError, FileExistsError):
-        return _read_available()  # a file, which is never waited for
+        return _read_available()  # stdin is a file, which never blocks
     except (OSError, ValueError):
-        return b""  # closed
+        return b""  # stdin is closed
     try:
         async with asyncio.timeout(timeout):
             await there.wait()
@@ -177,5 +172,5 @@ async def read_stdin(timeout: float | None = None) -> bytes | None:
 def _read_available() -> bytes:
     try:
         return os.read(0, _READ_BYTES)
-    except OSError:  # the terminal has gone
+    except OSError:  # the terminal was closed
         return b""

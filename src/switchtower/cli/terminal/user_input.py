@@ -1,11 +1,8 @@
-"""Lines from the person at the terminal. Prints nothing but what it asks with.
+"""Input from the user at the terminal: lines, passwords and keys, one question at a time, and texts from the user's editor.
 
-One question at a time at the terminal, in the order in which they came. What is answered elsewhere is taken off.
-
-Reads passwords and keys: from stdin, or hidden from the user at the terminal. No error repeats what was given.
-
-The person's own editor on a text, in place of the screen until it is left. Its file is private and removed, except when
-the question is over before the editor was left: then what was written is kept and named."""
+It prints only prompts, and no error repeats a secret. The editor's file is private and is removed, unless the question is closed
+before the editor exits: then the text is kept and its path is shown.
+"""
 
 import asyncio
 import getpass
@@ -30,13 +27,13 @@ def is_interactive() -> bool:
 
 
 def discard_typeahead() -> None:
-    """What was typed before a question was there is no answer to it."""
+    """Discards input that was typed before the question appeared."""
     with suppress(termios.error):
         termios.tcflush(0, termios.TCIFLUSH)
 
 
 async def read_line(prompt: str) -> str | None:
-    """A terminal hands over whole lines. None is its end: Ctrl-D, or nobody there any more."""
+    """Reads a whole line. None is the end of input: Ctrl-D, or a closed terminal."""
     console.print_piece(prompt)
     loop = asyncio.get_running_loop()
     arrived: asyncio.Future[bytes] = loop.create_future()
@@ -46,14 +43,14 @@ async def read_line(prompt: str) -> str | None:
             return
         try:
             arrived.set_result(os.read(0, 4_096))
-        except OSError:  # the terminal has gone
+        except OSError:  # the terminal was closed
             arrived.set_result(b"")
 
     loop.add_reader(0, read)
     try:
         typed = await arrived
     except asyncio.CancelledError:
-        # Half an answer to what is not asked any more must not become the beginning of another.
+        # A partial answer to a withdrawn question must not become the start of the next answer.
         discard_typeahead()
         raise
     finally:
@@ -68,11 +65,11 @@ class TerminalQuestion(Protocol):
     def id(self) -> str: ...
 
     async def ask(self, *, again: bool) -> None:
-        """Asks until there is an answer; cancelled when the question is taken off. `again`: other questions came between
-        what was shown of this one and now."""
+        """Asks until there is an answer; it is cancelled when the question is withdrawn. `again` means that other questions were
+        asked since this one was shown."""
 
     async def send_answer(self) -> None:
-        """Sends the answer. Not cancelled: it was given."""
+        """Sends the answer. It is never cancelled, because the user has already answered."""
 
 
 class QuestionQueue:
@@ -83,7 +80,7 @@ class QuestionQueue:
         self._task: asyncio.Task[None] | None = None
 
     def enqueue(self, question: TerminalQuestion) -> None:
-        """Once, however often it is told of."""
+        """Queues the question once, however often it is added."""
         if question.id in self._known:
             return
         self._known.add(question.id)
@@ -92,7 +89,7 @@ class QuestionQueue:
             self._task = asyncio.get_running_loop().create_task(self._ask_waiting())
 
     def withdraw(self, question_id: str) -> None:
-        """An answer that was given is on its way and stays so."""
+        """Withdraws a question. An answer that was already given is still sent."""
         self._waiting.pop(question_id, None)
         if self._current is not None and self._current[0] == question_id:
             self._current[1].cancel()
@@ -132,7 +129,7 @@ _MAX_PASSWORD_CHARS = 4_096
 
 
 def read_password(*, from_stdin: bool) -> str:
-    """At a terminal it is asked for twice."""
+    """Reads a password; at a terminal it asks twice."""
     if from_stdin:
         given = sys.stdin.buffer.read(_MAX_PASSWORD_CHARS + 1)
         return _check_password(given.removesuffix(b"\n").removesuffix(b"\r"))
@@ -159,7 +156,7 @@ def _check_password(given: bytes) -> str:
     try:
         return given.decode()
     except UnicodeDecodeError:
-        # The error itself would quote it.
+        # The original error would quote the password.
         raise click.UsageError("the password is not UTF-8; hint: give it as UTF-8 text") from None
 
 
@@ -174,9 +171,9 @@ def read_key(prompt: str) -> str:
 
 
 _MAX_EDITED_BYTES = 4 * 1024 * 1024
-"""More than any answer may have, and no more than we want to hold."""
+"""The maximum size of an edited text: more than any answer may have."""
 _EXIT_TIMEOUT = 2.0
-"""Seconds that an editor may take to leave when it is told to."""
+"""Seconds that an editor may take to exit after a signal."""
 
 
 class EditorError(Exception):
@@ -184,7 +181,7 @@ class EditorError(Exception):
 
 
 def find_editor(environment: Mapping[str, str] = os.environ) -> list[str] | None:
-    """`$VISUAL`, or else `$EDITOR`; None where neither is set or can be read."""
+    """Returns `$VISUAL`, or else `$EDITOR`; None when neither is set or can be parsed."""
     for name in ("VISUAL", "EDITOR"):
         with suppress(ValueError):
             if words := shlex.split(environment.get(name, "")):
@@ -193,7 +190,7 @@ def find_editor(environment: Mapping[str, str] = os.environ) -> list[str] | None
 
 
 async def edit_text(words: list[str], text: str) -> str:
-    """The text as the person left it. Raises `CannotEdit`."""
+    """Returns the edited text. Raises `EditorError`."""
     folder = Path(tempfile.mkdtemp(prefix="tower-"))
     file = folder / "answer.md"
     kept = False
@@ -223,7 +220,7 @@ def _read_result(file: Path) -> bytes:
 
 async def _run_editor(words: list[str]) -> None:
     console.end_line()
-    # The answer's own streams may be a pipe; an editor needs the terminal, and stderr is one.
+    # stdin or stdout may be a pipe; an editor needs the terminal, and stderr is one.
     terminal = sys.stderr.fileno()
     before = None
     with suppress(termios.error):

@@ -1,6 +1,6 @@
-"""The side of a connection that came from another node: answers, hears and hosts its tunnels.
-
-The side of a connection that was dialled from here: asks, tells and opens tunnels."""
+"""The two roles of a mesh connection: an accepted link answers requests, takes notifications and accepts tunnels; a dialled
+link sends requests and notifications and opens tunnels.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -27,7 +27,7 @@ AcceptedLinkCallback = Callable[["AcceptedLink"], None]
 
 
 class SubjectHandlers(Struct):
-    """What a node can be spoken to about."""
+    """The handlers of a node, by subject."""
 
     answerers: dict[str, RequestHandler] = field(default_factory=dict)
     hearers: dict[str, NotificationHandler] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class AcceptedLink(link.MeshLink):
         if answerer is None:
             self.send(frames.FailureFrame(number, f"the node does not know `{question.subject[:100]}`"))
             return
-        # Whoever asks waits for no more than this either, so that more are not of this protocol.
+        # A node that keeps to this protocol has no more requests waiting for a response than this.
         if number in self._owed or len(self._owed) >= link.MOST_UNANSWERED:
             raise frames.MeshProtocolError("it asks more than may be unanswered")
         self._owed.add(number)
@@ -99,7 +99,7 @@ class AcceptedLink(link.MeshLink):
 
     def _reply(self, number: int, body: bytes) -> None:
         if number not in self._owed:
-            return  # the connection is over, or it was answered before
+            return  # the connection has ended, or the request was answered before
         self._owed.discard(number)
         if not self.send(frames.ResponseFrame(number, body)):
             link.log.error("node %s cannot be answered: %d bytes are too many", self.peer.node_id, len(body))
@@ -152,7 +152,7 @@ class DialledLink(link.MeshLink):
         self._on_lost_callback = went
         self._number = 0
         self._written = 0
-        """The last question that may have been heard."""
+        """The number of the last request that the other node may have received."""
         self._unanswered: dict[int, ResponseCallback] = {}
 
     def request(self, subject: str, body: bytes, done: ResponseCallback) -> None:

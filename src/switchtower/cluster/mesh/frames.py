@@ -1,7 +1,7 @@
-"""What two nodes say to each other on one connection, and how it is framed. Knows nothing of what the bodies mean.
+"""The frames between two nodes, and their encoding. Knows nothing of the meaning of the bodies.
 
 A frame is its length in four bytes, then one envelope. Envelopes are arrays in MessagePack: a later version may add fields at
-their ends, and who does not know them skips them. What cannot be read that way needs another `PROTOCOL`.
+their ends, and a node that does not know them skips them. A change that cannot be decoded that way needs another `PROTOCOL`.
 """
 
 from struct import Struct as Layout
@@ -14,7 +14,7 @@ from switchtower.cluster.mesh.ports import MeshPeer
 PROTOCOL = 1
 MOST_FRAME_BYTES = 32 * 1024 * 1024
 MOST_HELLO_BYTES = 64 * 1024
-"""Before a node has said who it is, nobody keeps much for it."""
+"""The limit before the other node has identified itself, so that an unknown peer cannot use much memory."""
 
 _LENGTH = Layout(">I")
 
@@ -25,7 +25,7 @@ class MeshHello(Struct, kw_only=True):
     protocol: int
     peer: MeshPeer
     window: int
-    """How many bytes of a tunnel may be under way to who says this."""
+    """The number of bytes of a tunnel that may be in flight to the sender of this frame."""
 
 
 class _MeshGreeting(Struct):
@@ -63,11 +63,11 @@ class TunnelData(Struct, array_like=True, tag=6, gc=False):
     tunnel: int
     frames: list[bytes]
     unfinished: bool = False
-    """It is one piece of a frame, and more of that follows."""
+    """It is one piece of a frame, and more of it follows."""
 
 
 class TunnelCredit(Struct, array_like=True, tag=7, gc=False):
-    """So many more bytes may come."""
+    """The receiver may be sent this many more bytes."""
 
     tunnel: int
     count: int
@@ -76,7 +76,7 @@ class TunnelCredit(Struct, array_like=True, tag=7, gc=False):
 class TunnelEnd(Struct, array_like=True, tag=8, gc=False):
     tunnel: int
     code: int | None
-    """None: not closed but cut off."""
+    """None: the tunnel was aborted, not closed."""
     reason: str
 
 
@@ -105,7 +105,7 @@ encode = _encoder.encode
 
 
 class MeshProtocolError(Exception):
-    """What came is not of this protocol."""
+    """The received data does not follow this protocol."""
 
 
 class MeshVersionMismatch(MeshProtocolError):
@@ -139,7 +139,7 @@ def decode_hello(frame: memoryview) -> MeshHello:
 
 
 class FrameSplitter:
-    """Bytes as they come → whole frames. Keeps at most one unfinished frame, and that only up to `limit`."""
+    """Splits incoming bytes into whole frames. Keeps at most one unfinished frame, and that only up to `limit`."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -148,7 +148,7 @@ class FrameSplitter:
         self._need = _LENGTH.size
 
     def feed(self, data: bytes) -> list[memoryview]:
-        """Raises `Unreadable` for a frame that is too long, as soon as its length is known."""
+        """Raises `MeshProtocolError` for a frame that is too long, as soon as its length is known."""
         if self._parts:
             self._parts.append(data)
             self._have += len(data)

@@ -1,7 +1,7 @@
-"""One connection between two nodes, whichever side of it. Knows envelopes and tunnels, not questions.
+"""One connection between two nodes, on either side. Knows envelopes and tunnels, not requests.
 
-What is said in one turn of the loop leaves as one write. A node that does not read, says nothing for too long, or says what
-cannot be read is hung up on; everybody who counted on the connection is told then, once.
+Everything that is sent in one turn of the event loop leaves as one write. The link closes the connection to a node that does
+not read, is silent for too long, or sends data that cannot be decoded; every user of the connection is then notified once.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ MOST_TUNNELS = 16_384
 MOST_UNANSWERED = 65_536
 HIGH_WATER_BYTES = 1024 * 1024
 MOST_PER_TURN_BYTES = 4 * 1024 * 1024
-"""What tunnels may send in one turn of the loop, so that it turns."""
+"""The number of bytes that tunnels may send in one turn of the event loop, so that it is not blocked."""
 TICKS_OF_SILENCE = 4
 
 
 class LinkLimits(Struct, frozen=True, kw_only=True):
     silence: float = 5.0
-    """After so many seconds without a word the other node is taken for gone."""
+    """Seconds of silence after which the other node counts as gone."""
     unsent_bytes: int = 64 * 1024 * 1024
-    """What may wait for a node that does not read."""
+    """Bytes that may wait for a node that does not read."""
     unanswered: int = MOST_UNANSWERED
     window_bytes: int = WINDOW_BYTES
 
@@ -40,12 +40,12 @@ class MeshLink(asyncio.Protocol):
         self.local_peer = me
         self.limits = limits
         self.met = False
-        """The other side has said who it is."""
+        """The other side has identified itself."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.problem: str = ""
-        """Why it was hung up on, for the log."""
+        """The reason why the connection was closed, for the log."""
         self._tls = tls
-        """None: in memory."""
+        """None: the connection is in memory."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._is_over = False
@@ -63,21 +63,21 @@ class MeshLink(asyncio.Protocol):
         """Tunnels with something to send, in the order of their turns."""
         self._their_window = 0
 
-    # What each side does in its own way.
+    # Hooks for the two roles.
 
     def on_hello(self, peer: MeshPeer) -> None:
-        """Raises `envelopes.Unreadable` when it is not who it should be."""
+        """Raises `MeshProtocolError` when the other node is not the expected one."""
 
     def on_frame(self, envelope: frames.Envelope) -> None:
         raise NotImplementedError
 
     def on_written(self) -> None:
-        """All that was said until now may have been heard."""
+        """Everything that was sent until now may have been received."""
 
     def on_lost(self) -> None:
-        """The connection is over; told once."""
+        """The connection has ended; called once."""
 
-    # What the event loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -103,7 +103,7 @@ class MeshLink(asyncio.Protocol):
             was_trusted = self._tls.trusted
             plain = self._tls.decrypt(data)
         except tls.TlsHandshakeError as problem:
-            self._send_pending()  # the alert
+            self._send_pending()  # sends the TLS alert
             self.close(str(problem), politely=not self._tls.trusted)
             return
         self._send_pending()
@@ -115,7 +115,7 @@ class MeshLink(asyncio.Protocol):
             self.close("it hung up")
 
     def eof_received(self) -> None:
-        """None: the connection is closed."""
+        """Returns None, so that asyncio closes the connection."""
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -129,10 +129,10 @@ class MeshLink(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(None)
 
-    # What the mesh and the tunnels call.
+    # Methods for the mesh and the tunnels.
 
     def send(self, envelope: frames.Envelope) -> bool:
-        """False: it is longer than a frame may be."""
+        """False: the envelope is longer than a frame may be."""
         encoded = frames.encode(envelope)
         if len(encoded) > frames.MOST_FRAME_BYTES:
             return False
@@ -147,7 +147,7 @@ class MeshLink(asyncio.Protocol):
             self._write()
         if self._gathered_bytes > self.limits.unsent_bytes:
             self._full = True
-            # Not now: whoever says something is not told of the end before it has finished saying it.
+            # The close is deferred: a sender must not be notified of the end before its own call has returned.
             self._loop.call_soon(self.close, "it does not read what it is told")
         return True
 
@@ -162,7 +162,7 @@ class MeshLink(asyncio.Protocol):
         self._eager.pop(tunnel, None)
 
     def close(self, problem: str = "", *, politely: bool = False) -> None:
-        """At once for everybody here; `politely` what was said still leaves."""
+        """Closes at once for the users on this side; with `politely`, queued data is still sent."""
         if self._is_over:
             return
         if politely:
@@ -186,7 +186,7 @@ class MeshLink(asyncio.Protocol):
             self._transport.abort()
 
     def abort(self) -> None:
-        """A goodbye took too long."""
+        """The other side took too long to close."""
         self.close()
         if self._transport is not None:
             self._transport.abort()
@@ -220,7 +220,7 @@ class MeshLink(asyncio.Protocol):
             self._transport.write(pending)
 
     def _on_data(self, data: bytes) -> None:
-        # Answers that are made while this runs leave at its end, without another turn of the loop.
+        # Responses that are made while this runs are sent at its end, without another turn of the event loop.
         was_flushing, self._flushing = self._flushing, True
         try:
             for frame in self._splitter.feed(data):
@@ -270,7 +270,7 @@ class MeshLink(asyncio.Protocol):
         self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._flushing = True  # what is said while this runs is taken along
+        self._flushing = True  # envelopes that are sent while this runs are included
         room = MOST_PER_TURN_BYTES
         while not self._is_over and not self._paused and self._trusted:
             while self._eager and self._gathered_bytes < 8 * PIECE_BYTES and room > 0:
@@ -295,7 +295,8 @@ class MeshLink(asyncio.Protocol):
             self._send_bytes(written)
 
     def _tick(self) -> None:
-        # Counted in ticks and not in time: a node that was itself stopped for a while first reads what came meanwhile.
+        # Silence is counted in ticks and not in time: a node that was itself suspended for a while first reads what arrived
+        # meanwhile.
         self._silent_ticks = 0 if self._heard and self.met else self._silent_ticks + 1
         self._heard = False
         if self._silent_ticks > TICKS_OF_SILENCE:

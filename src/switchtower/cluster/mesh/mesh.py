@@ -1,6 +1,6 @@
-"""What every mesh is, however its connections are made: who can be spoken to, who listens here, and who wants to know.
-
-The mesh over TCP with TLS on both sides. Dials the nodes it is told of until they answer, and again when they are lost."""
+"""The mesh: the connected peers, the handlers of this node and the watchers of peers, and its implementation over TCP with TLS
+on both sides. It dials the nodes of the cluster until they answer, and again when a connection is lost.
+"""
 
 import asyncio
 import errno
@@ -35,10 +35,10 @@ class MeshBase:
         self._local_peer = me
         self._subjects = SubjectHandlers()
         self._dialled_links: dict[str, DialledLink] = {}
-        """The nodes that can be spoken to."""
+        """The connections to the nodes that can be called."""
         self._peers: dict[str, MeshPeer] = {}
         self._callers: set[AcceptedLink] = set()
-        """All that came to us, whether or not they have said who they are."""
+        """All accepted connections, whether or not the peer has identified itself."""
         self._watchers: list[tuple[PeerCallback, PeerCallback]] = []
 
     @property
@@ -89,7 +89,7 @@ class MeshBase:
 
         return stop
 
-    # What the connections tell.
+    # Callbacks of the connections.
 
     def _on_link_open(self, line: DialledLink) -> None:
         self._dialled_links[line.node_id] = line
@@ -104,7 +104,7 @@ class MeshBase:
                 _notify_watcher(went, line.peer)
 
     def _on_caller_open(self, caller: AcceptedLink) -> None:
-        # A node has one connection to here. What it said on an older one must not arrive after what it says on this.
+        # A node has one connection to here. Frames of an older one must not arrive after those of this one.
         for other in tuple(self._callers):
             if other is not caller and other.met and other.peer.node_id == caller.peer.node_id:
                 other.close("it came again")
@@ -132,7 +132,7 @@ class TcpMesh(MeshBase):
     def __init__(self, me: MeshPeer, key: MeshKey, *, host: str, port: int, limits: LinkLimits | None = None) -> None:
         super().__init__(me)
         self.address = ""
-        """Where it listens, as `HOST:PORT`, once it is open."""
+        """The address where it listens, as `HOST:PORT`, once it is open."""
         self._key = key
         self._host, self._port = host, port
         self._limits = limits or LinkLimits()
@@ -141,10 +141,10 @@ class TcpMesh(MeshBase):
         self._client_context: ssl.SSLContext
         self._dialling: dict[str, tuple[str, asyncio.Task[None]]] = {}
         self._links: set[MeshLink] = set()
-        """Every connection that has not ended yet, also those that only say goodbye."""
+        """Every connection that has not ended yet, also those that are only closing."""
 
     async def open(self) -> None:
-        """Listens. Raises `errors.CannotListen` or `identity.KeyUnusable`."""
+        """Starts to listen. Raises `errors.CannotListen` or `MeshKeyError`."""
         self._server_context, self._client_context = self._key.create_server_context(), self._key.create_client_context()
         try:
             self._server = await asyncio.get_running_loop().create_server(self._accept, self._host, self._port)
@@ -170,7 +170,7 @@ class TcpMesh(MeshBase):
                 self._dialling[node_id] = address, asyncio.create_task(self._keep_dialling(node_id, address))
 
     async def close(self) -> None:
-        """What was said still leaves, if the others take it soon."""
+        """Queued data is still sent, if the other nodes take it soon."""
         if self._server is None:
             return
         server, self._server = self._server, None
@@ -203,7 +203,7 @@ class TcpMesh(MeshBase):
     def _on_caller_connected(self, caller: AcceptedLink) -> None:
         self._callers.add(caller)
         self._track(caller)
-        # Anybody can connect. Whoever says nothing more is hung up on in time, and meanwhile there are only so many.
+        # Any process can connect. A connection that stays silent is closed in time, and meanwhile their number is limited.
         if sum(not other.met for other in self._callers) > MOST_UNKNOWN_PEERS:
             caller.close("too many connect and do not say who they are")
 
@@ -228,7 +228,7 @@ class TcpMesh(MeshBase):
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _connection(self, line: DialledLink, address: str) -> str:
-        """One connection from its beginning to its end. Why it ended, or did not begin."""
+        """Runs one connection from start to end. Returns why it ended, or why it could not be opened."""
         try:
             host, port = parse_address(address)
             async with asyncio.timeout(self._limits.silence):
@@ -245,7 +245,7 @@ class TcpMesh(MeshBase):
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Raises ValueError."""
+    """Raises `ValueError`."""
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
         raise ValueError("the address is not `HOST:PORT`")

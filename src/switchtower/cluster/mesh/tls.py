@@ -1,11 +1,11 @@
-"""TLS on one connection as bytes in and bytes out. Does no I/O.
+"""TLS of the mesh: one connection as bytes in and bytes out, without I/O, and the cluster's single key pair. A process that
+holds the key is a node of the cluster, and no other is. The key is stored by its creator, not here.
 
-The event loops have their own, which tells nobody of who connects and does not finish the handshake; here such strangers are
-seen and counted. A read takes one record's length at a time, and asks again only if more is there.
+asyncio's own TLS does not report peers that connect and do not finish the handshake; here they are seen and counted. A read
+takes one record's length at a time, and reads again only if more is available.
 
-The one key pair of a tower: who holds it is a node of it, and nobody else is. It is kept by whoever made it, not here.
-
-Names and addresses say nothing between nodes, so none is checked; the certificate must be this very one, on both sides."""
+Names and addresses mean nothing between nodes, so none is checked; the certificate must be this very one, on both sides.
+"""
 
 import contextlib
 import os
@@ -30,14 +30,14 @@ class TlsChannel:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
         self.trusted = False
-        """The handshake is done, and the other side has the key."""
+        """The handshake is complete, and the other side has the key."""
 
     def take_outgoing(self) -> bytes:
-        """What must be sent to the other side, whoever wanted it."""
+        """Returns the bytes that must be sent to the other side."""
         return self._outgoing.read()
 
     def start(self) -> None:
-        """Raises `Refused`."""
+        """Raises `TlsHandshakeError`."""
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -49,7 +49,7 @@ class TlsChannel:
         self.trusted = True
 
     def decrypt(self, data: bytes) -> bytes | None:
-        """The plain text in what came; None: the other side has said goodbye. Raises `Refused`."""
+        """Returns the decrypted data; None when the other side has closed the connection. Raises `TlsHandshakeError`."""
         self._incoming.write(data)
         if not self.trusted:
             self.start()
@@ -69,7 +69,7 @@ class TlsChannel:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def encrypt(self, plain: bytes) -> bytes:
-        """Raises `Refused`."""
+        """Raises `TlsHandshakeError`."""
         try:
             written = self._object.write(plain)
             if written < len(plain):
@@ -81,13 +81,13 @@ class TlsChannel:
         return self._outgoing.read()
 
     def close_notify(self) -> bytes:
-        with contextlib.suppress(ssl.SSLError):  # the other side's goodbye is not waited for
+        with contextlib.suppress(ssl.SSLError):  # does not wait for the other side's close_notify
             self._object.unwrap()
         return self._outgoing.read()
 
 
 def _describe_ssl_error(problem: ssl.SSLError) -> str:
-    """Without the file and line of OpenSSL's source."""
+    """Describes the error without the file and line of OpenSSL's source."""
     return getattr(problem, "verify_message", "") or problem.reason or "no TLS"
 
 
@@ -106,19 +106,21 @@ class MeshKey(Struct, frozen=True):
     private_key: str
 
     def __repr__(self) -> str:
-        """Without the private key: this may come into a log."""
+        """Leaves out the private key: this may be logged."""
         return "Key(<redacted>)"
 
     def create_server_context(self) -> ssl.SSLContext:
         context = self._create_context(ssl.PROTOCOL_TLS_SERVER)
-        context.num_tickets = 0  # connections last; nobody resumes
+        context.num_tickets = 0  # connections are long-lived; none is resumed
         return context
 
     def create_client_context(self) -> ssl.SSLContext:
         return self._create_context(ssl.PROTOCOL_TLS_CLIENT)
 
     def is_own_certificate(self, certificate: bytes | None) -> bool:
-        """Whether the other side has shown this certificate, and not another that this key has signed. `certificate` as DER."""
+        """Returns whether the other side has shown this certificate, and not another that this key has signed. `certificate`
+        is DER.
+        """
         return certificate is not None and certificate == ssl.PEM_cert_to_DER_cert(self.certificate)
 
     def _create_context(self, protocol: int) -> ssl.SSLContext:
@@ -136,7 +138,7 @@ class MeshKey(Struct, frozen=True):
 
 
 def generate_key() -> MeshKey:
-    """A new pair. Takes some milliseconds and a heavy import."""
+    """Generates a new pair. Takes some milliseconds and a heavy import."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
@@ -154,7 +156,7 @@ def generate_key() -> MeshKey:
         .issuer_name(name)
         .public_key(private.public_key())
         .serial_number(x509.random_serial_number())
-        # Clocks of nodes differ, and a tower does not stop on a date: the pair is good until another is made.
+        # Clocks of nodes differ, and a cluster does not stop on a date: the pair is valid until another is made.
         .not_valid_before(datetime(2000, 1, 1, tzinfo=UTC))
         .not_valid_after(datetime(9999, 12, 31, tzinfo=UTC))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -169,13 +171,15 @@ def generate_key() -> MeshKey:
 
 
 def _refuse_password() -> str:
-    """Otherwise OpenSSL would ask at the terminal for that of a key that has one."""
+    """Otherwise OpenSSL would ask at the terminal for the password of an encrypted key."""
     raise ValueError("the key has a password")
 
 
 @contextlib.contextmanager
 def _open_key_file(text: str) -> Iterator[str]:
-    """`ssl` reads keys from files only. In memory where the system can, otherwise a file of ours that is gone at once."""
+    """`ssl` reads keys from files only. The file is in memory where the system supports that, otherwise a private file that is
+    removed at once.
+    """
     path: str | None = None
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
         descriptor = os.memfd_create("tower-key", os.MFD_CLOEXEC)

@@ -1,7 +1,7 @@
 """One end of a tunnel: a `Stream` among many on one connection, with its own window. It never writes to the connection itself.
 
-The sender may have as many bytes under way as the receiver has given it credit for, and the receiver gives more only when what
-came was taken. Whoever does not read is thus waited for by who sends into this tunnel, and by nobody else.
+The sender may have as many bytes in flight as the receiver has given it credit for, and the receiver gives more only when data
+was taken. A receiver that does not read thus slows down the sender of this tunnel, and no other.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ _log = logging.getLogger(__name__)
 
 WINDOW_BYTES = 256 * 1024
 PIECE_BYTES = 64 * 1024
-"""Longer frames travel in pieces, so that others come in between."""
+"""Longer frames are sent in pieces, so that other tunnels get their turn in between."""
 FRAME_COST = 16
-"""What a frame counts for beside its bytes, so that empty ones are not for nothing."""
+"""The cost of a frame beside its bytes, so that empty ones are not free."""
 FULL_BYTES = 64 * 1024
 MOST_QUEUED_BYTES = 2 * mesh_frames.MOST_FRAME_BYTES
 FLUSH_SECONDS = 5.0
-"""How long a closed tunnel may take to drain before it is cut off."""
+"""Seconds that a closed tunnel may take to drain before it is aborted."""
 ABNORMAL = 1011
 
 
@@ -30,7 +30,7 @@ class TunnelCarrier(Protocol):
     """The connection as its tunnels see it."""
 
     def queue_tunnel(self, tunnel: "Tunnel") -> None:
-        """It has something to send: it is asked with `take` when it is its turn."""
+        """The tunnel has something to send: the carrier calls `send_next` when it is its turn."""
 
     def send(self, envelope: mesh_frames.Envelope) -> bool: ...
 
@@ -47,7 +47,7 @@ class Tunnel:
         self.origin = ConnectionOrigin(transport="mesh", address=node_id)
         self.writable = True
         self.closed_by_other: tuple[int, str] | None = None
-        """The code and the reason that the other side closed with, known when the receiver is told `disconnected`."""
+        """The code and the reason with which the other side closed; known when the receiver's `on_disconnected` is called."""
         self._receiver: Receiver
         self._carrier = carrier
         self._loop = asyncio.get_running_loop()
@@ -56,13 +56,13 @@ class Tunnel:
         self._closing: tuple[int | None, str] | None = None
         self._other_closed = False
         self._flush_timer: asyncio.TimerHandle | None = None
-        # To the other side.
+        # Outbound.
         self._credit = credit
         self._queue: deque[bytes] = deque()
         self._queued = 0
         self._position = 0
-        """How much of the first frame has already left."""
-        # From the other side.
+        """The number of bytes of the first frame that were already sent."""
+        # Inbound.
         self._window = window
         self._reading = True
         self._pieces: list[bytes] = []
@@ -72,7 +72,7 @@ class Tunnel:
         self._ungranted = 0
         self._scheduled = False
 
-    # What whoever holds the stream calls.
+    # Methods for the holder of the stream.
 
     def send(self, packet: Packet) -> None:
         if not self._open:
@@ -113,14 +113,14 @@ class Tunnel:
         self._inbox.clear()
         self._pieces.clear()
 
-    # What the connection calls.
+    # Methods for the connection.
 
     def begin(self, receiver: Receiver) -> None:
         self._receiver = receiver
         receiver.on_connected(self)
 
     def send_next(self) -> bool:
-        """Sends the next piece, as far as there is credit. Whether there is more to send right now."""
+        """Sends the next piece, as far as there is credit. Returns whether there is more to send right now."""
         if self._ended:
             return False
         if self._queue and self._credit > 0:
@@ -169,7 +169,7 @@ class Tunnel:
             self._carrier.queue_tunnel(self)
 
     def receive(self, data: mesh_frames.TunnelData) -> None:
-        """Raises `Violation`."""
+        """Raises `WindowViolation`."""
         if not self._open or self._other_closed:
             return
         cost = sum(map(len, data.frames)) + FRAME_COST * len(data.frames)
@@ -193,7 +193,7 @@ class Tunnel:
             self._deliver()
 
     def on_remote_end(self, end: mesh_frames.TunnelEnd) -> None:
-        """The other side has ended it. What it sent before that is still given to the receiver, unless it cut the tunnel off."""
+        """The other side has ended the tunnel. Data that it sent before is still delivered, unless it aborted the tunnel."""
         self._other_closed = True
         self._queue.clear()
         if end.code is None:
@@ -205,7 +205,7 @@ class Tunnel:
             self.finish()
 
     def finish(self) -> None:
-        """It is over, now."""
+        """Ends the tunnel immediately."""
         if self._ended:
             return
         self._ended = True

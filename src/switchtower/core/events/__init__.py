@@ -1,6 +1,6 @@
-"""Everything that can happen in a session, in the past tense. The journal holds these and nothing else.
+"""The events: everything that can happen in a session, in the past tense. The journal holds these and nothing else.
 
-Each event has a short `kind`, the name it is stored under. Kinds are forever: a field may be added with a default, never
+Each event has a short `kind`, the name it is stored under. Kinds never change: a field may be added with a default, never
 renamed or removed. Whether an event may be pruned is part of its definition here.
 """
 

@@ -1,4 +1,4 @@
-"""The few words that say how something stands."""
+"""The enumerations that events use."""
 
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ class Verdict(StrEnum):
 
 
 class Purpose(StrEnum):
-    """What a run is for. Only work has a user's message; the others are journalled like work."""
+    """The purpose of a run. Only work has a user's message; the others are journalled like work."""
 
     WORK = "work"
     COMPACT = "compact"
@@ -23,7 +23,7 @@ class Purpose(StrEnum):
 
 
 class Delivery(StrEnum):
-    """When a message that is sent to a running session reaches the model."""
+    """The time at which a message that is sent to a running session reaches the model."""
 
     STEER = "steer"
     FOLLOW_UP = "follow_up"
@@ -44,4 +44,4 @@ class SessionState(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     DELETED = "deleted"
-    """Nobody is told of this one: who looks for it does not find it."""
+    """No client sees this state: a deleted session is not found."""

@@ -1,4 +1,4 @@
-"""What is said: by people, by models, elsewhere."""
+"""Messages of users and models, and imported ones."""
 
 from typing import Any, ClassVar
 
@@ -8,7 +8,7 @@ from switchtower.core.events.values import Actor, Event, Image, ToolRequest
 
 
 class MessageQueued(Event, frozen=True):
-    """A message for a run that is under way, or for after it."""
+    """A message was queued for the active run, or for the time after it."""
 
     kind: ClassVar[str] = "message.queued"
     message_id: str
@@ -28,7 +28,7 @@ class MessageDelivered(Event, frozen=True):
 
 
 class MessageWithdrawn(Event, frozen=True):
-    """A queued message will not be delivered: the run it waited for did not end well."""
+    """A queued message will not be delivered: the run it waited for did not succeed."""
 
     kind: ClassVar[str] = "message.withdrawn"
     message_id: str
@@ -36,32 +36,32 @@ class MessageWithdrawn(Event, frozen=True):
 
 
 class PromptExpanded(Event, frozen=True):
-    """What the user's last message became before the model read it: a template filled in, files brought in."""
+    """The user's last message was expanded before the model read it: a template was filled in, or files were included."""
 
     kind: ClassVar[str] = "prompt.expanded"
     text: str
     sources: tuple[str, ...] = ()
-    """The files it came from."""
+    """The files that were included."""
 
 
 class ConversationCleared(Event, frozen=True):
-    """From here on the model is told nothing of what was said before. The journal keeps it."""
+    """The model no longer gets the messages before this point. The journal keeps them."""
 
     kind: ClassVar[str] = "conversation.cleared"
     by: Actor
     origin: str | None = None
-    """What the conversation goes on with instead, if anything."""
+    """The source of the conversation that replaces it, if any."""
 
 
 class MessageImported(Event, frozen=True):
-    """A message that was said elsewhere: in the session this one was forked from, or in another program's file."""
+    """A message was imported from the session this one was forked from, or from another program's file."""
 
     kind: ClassVar[str] = "message.imported"
     role: str
     """`user`, `assistant` or `tool`."""
     text: str
     at_ms: int
-    """When it was said."""
+    """The time at which it was originally sent."""
     thinking: str = ""
     calls: tuple[ToolRequest, ...] = ()
     call_id: str | None = None
@@ -69,10 +69,11 @@ class MessageImported(Event, frozen=True):
     is_error: bool = False
     images: tuple[Image, ...] = ()
     usage: UsageReported | None = None
-    """What the model took that said it."""
+    """The usage of the model call that produced it."""
     origin: dict[str, Any] | None = None
-    """What else the program knows of it that has it as a message, in that program's terms. The model does not get this; a message
-    without text, calls and pictures is there for clients alone."""
+    """Further data of the program that the message came from, in that program's terms. The model does not get this; a message
+    without text, calls and pictures is meant for clients only.
+    """
 
 
 class ThinkingDelta(Event, frozen=True):
@@ -96,8 +97,8 @@ class MessageCompleted(Event, frozen=True):
     thinking: str = ""
     calls: tuple[ToolRequest, ...] = ()
     carry: dict[str, Any] | None = None
-    """What the provider wants handed back with this message, such as a signature; nobody else can read it."""
+    """Data that the provider wants returned with this message, such as a signature; it is opaque to every other reader."""
     cut_short: bool = False
-    """The run was stopped in the middle of it; it is as long as it got."""
+    """The run was stopped in the middle of the message, which is truncated."""
     stop_reason: str = ""
-    """`length` when the provider stopped it at a limit; empty when it is whole."""
+    """`length` when the provider stopped it at a limit; empty when the message is whole."""

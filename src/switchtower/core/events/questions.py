@@ -1,4 +1,4 @@
-"""What people are asked, and what became of it."""
+"""Approvals and dialogs, and their results."""
 
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ class DialogOpened(Event, frozen=True):
 
 
 class DialogAnswered(Event, frozen=True):
-    """`response` has `value`, `confirmed` or `responses`, as the method wants it."""
+    """`response` has `value`, `confirmed` or `responses`, as the method requires."""
 
     kind: ClassVar[str] = "dialog.answered"
     dialog_id: str
@@ -21,7 +21,7 @@ class DialogAnswered(Event, frozen=True):
 
 
 class DialogClosed(Event, frozen=True):
-    """Nobody will answer it: it was dismissed, it expired, or whoever asked has ended."""
+    """The dialog ended without an answer: it was dismissed, it expired, or the run that opened it has ended."""
 
     kind: ClassVar[str] = "dialog.closed"
     dialog_id: str
@@ -40,18 +40,18 @@ class ApprovalDecided(Event, frozen=True):
     by: Actor
     comment: str | None = None
     rule: Rule | None = None
-    """Made by this decision, for the rest of the session."""
+    """The rule that this decision made, for the rest of the session."""
 
 
 class ApprovalExpired(Event, frozen=True):
-    """Nobody decided in time. Not a denial: nobody said no."""
+    """No user decided in time. This is not a denial."""
 
     kind: ClassVar[str] = "approval.expired"
     approval_id: str
 
 
 class ApprovalWithdrawn(Event, frozen=True):
-    """The run that asked has ended, so there is nothing left to decide."""
+    """The run that requested it has ended, so there is nothing left to decide."""
 
     kind: ClassVar[str] = "approval.withdrawn"
     approval_id: str

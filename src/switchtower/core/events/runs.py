@@ -1,6 +1,4 @@
-"""A run from its start to its end, and what it tells of itself on the way.
-
-What a model took, its failures, and its context made smaller."""
+"""A run from its start to its end, with its warnings and errors, and its model calls: usage, retries and compaction."""
 
 from typing import ClassVar
 
@@ -17,14 +15,14 @@ class RunStarted(Event, frozen=True):
     acceptance: tuple[Criterion, ...] = ()
     purpose: Purpose = Purpose.WORK
     force: bool = False
-    """An undo or redo that also takes files back which somebody has changed since."""
+    """An undo or redo also restores files that were changed since."""
     images: tuple[Image, ...] = ()
     rules: tuple[Rule, ...] = ()
-    """Of the policy, for this run alone."""
+    """Policy rules for this run alone."""
 
 
 class PhaseChanged(Event, frozen=True):
-    """What a run is busy with, for people to read."""
+    """The current activity of a run, for users to read."""
 
     kind: ClassVar[str] = "run.phase"
     prunable: ClassVar[bool] = True
@@ -33,7 +31,7 @@ class PhaseChanged(Event, frozen=True):
 
 
 class StepStopped(Event, frozen=True):
-    """Somebody had enough of one step of a run, which goes on without it: `retry` or `compaction`."""
+    """A user stopped one step of a run, `retry` or `compaction`; the run continues without it."""
 
     kind: ClassVar[str] = "run.step_stopped"
     step: str
@@ -48,7 +46,7 @@ class WarningRaised(Event, frozen=True):
 
 
 RUN_INTERRUPTED = "RUN_INTERRUPTED"
-"""The code of the error of a run that its daemon or its machine broke off."""
+"""The error code of a run that was interrupted by the end of its daemon or its machine."""
 
 
 class ErrorRaised(Event, frozen=True):
@@ -64,7 +62,7 @@ class RunCancelRequested(Event, frozen=True):
     by: Actor
     reason: str | None = None
     force: bool = False
-    """Without the politeness of asking a program to end by itself."""
+    """The program is killed without being asked to end by itself."""
 
 
 class RunCompleted(Event, frozen=True):
@@ -74,7 +72,7 @@ class RunCompleted(Event, frozen=True):
     exit_code_hint: int
     acceptance: tuple[CriterionResult, ...] = ()
     exit_code: int | None = None
-    """The program's own, when the run was one; a flow's by REP."""
+    """The program's exit code, when the run was one; a flow's exit code as REP defines it."""
 
 
 def format_seconds(milliseconds: int) -> str:
@@ -82,13 +80,13 @@ def format_seconds(milliseconds: int) -> str:
 
 
 class UsageReported(Event, frozen=True):
-    """What one call of a model took. `cost` is in US dollars, None when no price is known."""
+    """The usage of one model call. `cost` is in US dollars, None when no price is known."""
 
     kind: ClassVar[str] = "model.usage"
     provider: str
     model: str
     input_tokens: int = 0
-    """All that went in, cached or not."""
+    """All input tokens, cached or not."""
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
@@ -99,7 +97,7 @@ class UsageReported(Event, frozen=True):
 
 
 class RetryScheduled(Event, frozen=True):
-    """A model call failed in a way that may pass. What it had streamed is void: the message begins again."""
+    """A model call failed in a way that may pass. Its streamed text is void: the message starts again."""
 
     kind: ClassVar[str] = "model.retry"
     attempt: int
@@ -111,7 +109,7 @@ class RetryScheduled(Event, frozen=True):
 
     @property
     def notice(self) -> str:
-        """What happens next, for people."""
+        """The next step, for users to read."""
         match self.cause:
             case "rate_limit":
                 return f"Rate limited (429). Retrying in {format_seconds(self.delay_ms)}."
@@ -136,7 +134,7 @@ class CompactionStarted(Event, frozen=True):
 
 
 class ContextCompacted(Event, frozen=True):
-    """From here on the model is told the summary in place of all but the last `kept` messages of user and assistant."""
+    """The model gets the summary from here on, in place of all but the last `kept` messages of user and assistant."""
 
     kind: ClassVar[str] = "context.compacted"
     reason: str

@@ -1,6 +1,6 @@
-"""A session's own life: started, configured, at hand or not, deleted.
-
-The host of a session that lives elsewhere."""
+"""The lifecycle of a session: started, configured, loaded or unloaded, deleted; and the host of a session that lives on
+another one.
+"""
 
 from typing import Any, ClassVar
 
@@ -25,45 +25,45 @@ class SessionStarted(Event, frozen=True):
     thinking: str | None = None
     budget: Budget = Budget()
     parent: str | None = None
-    """The session whose conversation it began with, or whose run has started it."""
+    """The session whose conversation it started with, or whose run has started it."""
     parent_run: str | None = None
     """The run that started it, when a process of a run did."""
     preset: Preset | None = None
     program: Program | None = None
-    """What runs in its terminal, when it is one."""
+    """The program in its terminal, when it has one."""
     host: str | None = None
     """The host that it lives on, when that is not this daemon."""
     flow: Flow | None = None
-    """What it runs, when it is a flow."""
+    """The flow that it runs, when it is one."""
     alias: str | None = None
-    """The id that the client chose which started it, in a protocol whose clients choose ids. Only that protocol shows it."""
+    """The id chosen by the client that started it, in a protocol whose clients choose ids. Only that protocol shows it."""
 
 
 class SessionLoaded(Event, frozen=True):
-    """Somebody wants the session at hand. Its version counts from 0 again."""
+    """A client wants the session loaded. Its version counts from 0 again."""
 
     kind: ClassVar[str] = "session.loaded"
     by: Actor
 
 
 class SessionUnloaded(Event, frozen=True):
-    """Nobody needs it at hand any more. Everything stays in the journal."""
+    """No client needs the session loaded any more. Everything stays in the journal."""
 
     kind: ClassVar[str] = "session.unloaded"
     by: Actor
 
 
 class SessionDeleted(Event, frozen=True):
-    """The last that is told of a session: from here on nobody finds it, and what the journal has of it goes."""
+    """The last event of a session: from here on it is not found, and the journal removes its entries."""
 
     kind: ClassVar[str] = "session.deleted"
     by: Actor
     exit_code: int | None = None
-    """Of the program in its terminal, when it had ended."""
+    """The exit code of the program in its terminal, when it had ended."""
 
 
 class VersionAdvanced(Event, frozen=True):
-    """A command has changed the session, by the rules of a protocol that counts for itself."""
+    """A command has changed the session, by the rules of a protocol that counts versions itself."""
 
     kind: ClassVar[str] = "session.version"
     by: Actor
@@ -71,7 +71,7 @@ class VersionAdvanced(Event, frozen=True):
 
 
 class SessionConfigured(Event, frozen=True):
-    """Somebody changed how the session works from its next run on. None leaves a thing as it was."""
+    """A client changed how the session works from its next run on. None leaves a setting unchanged."""
 
     kind: ClassVar[str] = "session.configured"
     by: Actor
@@ -85,7 +85,7 @@ class SessionConfigured(Event, frozen=True):
 
 
 class SessionResumed(Event, frozen=True):
-    """The summary that a push client asked for. Journals of earlier versions have it; now only that client gets one."""
+    """The summary that a push client requested. Journals of earlier versions have it; now only that client gets one."""
 
     kind: ClassVar[str] = "session.resumed"
     by: Actor
@@ -98,7 +98,7 @@ class SessionResumed(Event, frozen=True):
 
 
 class HostLost(Event, frozen=True):
-    """The host that the session lives on has been silent for too long: nobody knows what becomes of it."""
+    """The host that the session lives on has been silent for too long: the state of the session is unknown."""
 
     kind: ClassVar[str] = "host.lost"
     host: str
@@ -110,7 +110,7 @@ class HostReturned(Event, frozen=True):
 
 
 class HostEventReceived(Event, frozen=True):
-    """Something of another host for which we have no word. Passed on as it came; without a type only its number counts."""
+    """An event of another host that we have no type for. It is forwarded unchanged; without a type only its number counts."""
 
     kind: ClassVar[str] = "host.said"
     type: str

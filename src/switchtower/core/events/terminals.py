@@ -1,4 +1,4 @@
-"""A program in a terminal."""
+"""The events of a program in a terminal."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from switchtower.core.events.values import Actor, Event
 
 
 class TerminalTyped(Event, frozen=True):
-    """Somebody sent the program a text. `text` is what can be shown of it; `sha256` is of all of it."""
+    """A client sent the program a text. `text` is the part of it that can be shown; `sha256` is the hash of all of it."""
 
     kind: ClassVar[str] = "terminal.typed"
     input_id: str
@@ -16,7 +16,7 @@ class TerminalTyped(Event, frozen=True):
 
 
 class TerminalKeysTyped(Event, frozen=True):
-    """Somebody typed at the terminal, key by key: what it was is not kept, only how much."""
+    """A client typed at the terminal, key by key: only the number of characters is stored."""
 
     kind: ClassVar[str] = "terminal.keys"
     count: int
@@ -31,30 +31,30 @@ class TerminalResized(Event, frozen=True):
 
 
 class TerminalEchoChanged(Event, frozen=True):
-    """Whether the terminal shows what is typed. Where it does not, somebody is asked for a password."""
+    """The terminal turned echo on or off. While it is off, the program usually asks for a password."""
 
     kind: ClassVar[str] = "terminal.echoed"
     on: bool
 
 
 class PromptShown(Event, frozen=True):
-    """The program waits for somebody. `reason` is `permission`, `choice`, `prompt` or `unknown`."""
+    """The program waits for input. `reason` is `permission`, `choice`, `prompt` or `unknown`."""
 
     kind: ClassVar[str] = "terminal.prompt"
     reason: str
     prompt: str = ""
     approval_id: str | None = None
-    """The question that was made of it, when it is one of yes or no."""
+    """The approval that was made of it, when it is a yes-or-no question."""
 
 
 class PromptCleared(Event, frozen=True):
-    """The program waits no longer."""
+    """The program no longer waits for input."""
 
     kind: ClassVar[str] = "terminal.prompt_gone"
 
 
 class ScreenCaptured(Event, frozen=True):
-    """The whole screen as a text that paints it. With what was put out since, it is all that a late joiner needs."""
+    """The whole screen as a text that paints it. Together with the output since, it is all that a late client needs."""
 
     kind: ClassVar[str] = "terminal.screen"
     prunable: ClassVar[bool] = True

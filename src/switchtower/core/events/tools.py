@@ -1,4 +1,4 @@
-"""What is done in a workspace: by tools, by people's own commands, from afar; and what of it can be taken back."""
+"""Work in a workspace: tool calls, users' own commands, remote calls, and the checkpoints from which changes can be undone."""
 
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ class ToolCalled(Event, frozen=True):
 
 
 class ToolProgressed(Event, frozen=True):
-    """A piece of what a tool put out while it worked; its result comes in one piece at the end."""
+    """A piece of a tool's output while it works; its result follows in one piece at the end."""
 
     kind: ClassVar[str] = "tool.progressed"
     prunable: ClassVar[bool] = True
@@ -32,18 +32,18 @@ class ToolFinished(Event, frozen=True):
     result: dict[str, Any] | None = None
     """The CallToolResult of an MCP tool, as its server sent it."""
     outputs: dict[str, Any] | None = None
-    """What a step of a flow gave, for the steps after it."""
+    """The outputs of a flow's step, for the steps after it."""
 
 
 class ShellStarted(Event, frozen=True):
-    """A person runs a command of their own in the workspace."""
+    """A user runs their own command in the workspace."""
 
     kind: ClassVar[str] = "shell.started"
     shell_id: str
     command: str
     by: Actor
     told: bool = True
-    """Whether the model is told of it with the next message."""
+    """True when the model gets the command and its output with the next message."""
 
 
 class ShellCancelRequested(Event, frozen=True):
@@ -56,13 +56,13 @@ class ShellFinished(Event, frozen=True):
     kind: ClassVar[str] = "shell.finished"
     shell_id: str
     exit_code: int | None
-    """None when it did not get so far."""
+    """None when the command did not get that far."""
     text: str
     cancelled: bool = False
 
 
 class RemoteCallStarted(Event, frozen=True):
-    """Somebody uses a tool in the workspace from afar: reads a file, looks at a diff."""
+    """A remote client calls a tool in the workspace: reads a file, or shows a diff."""
 
     kind: ClassVar[str] = "errand.started"
     errand_id: str
@@ -72,7 +72,7 @@ class RemoteCallStarted(Event, frozen=True):
 
 
 class RemoteCallFinished(Event, frozen=True):
-    """`result` is bounded: what was asked for has gone to who asked."""
+    """`result` is bounded: the client that made the call got the whole result."""
 
     kind: ClassVar[str] = "errand.finished"
     errand_id: str
@@ -91,11 +91,11 @@ class CheckpointTaken(Event, frozen=True):
     when: str
     tree: str
     of: str | None = None
-    """The run that it belongs to, when that is not the one that took it: a crashed run's end is kept when it is undone."""
+    """The run that it belongs to, when that is not the one that took it: a crashed run's end is stored when it is undone."""
 
 
 class WorkspaceRestored(Event, frozen=True):
-    """A run's changes were taken back, or made again: `direction` is `undo` or `redo`."""
+    """A run's changes were undone or redone: `direction` is `undo` or `redo`."""
 
     kind: ClassVar[str] = "workspace.restored"
     direction: str
@@ -104,6 +104,6 @@ class WorkspaceRestored(Event, frozen=True):
     """The tree that counted as the run's end."""
     files: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
-    """Files left alone because somebody has changed them since."""
+    """Files that were skipped because they have been changed since."""
     failed: tuple[str, ...] = ()
     """Files that could not be written."""

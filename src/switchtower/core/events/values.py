@@ -1,6 +1,4 @@
-"""What every event is.
-
-What events speak of: people, folders, limits, questions. No event itself."""
+"""The base of all events, and the values that they contain: actors, workspaces, limits, approvals."""
 
 from typing import Any, ClassVar
 
@@ -8,14 +6,14 @@ from msgspec import Struct
 
 
 class Relayed(Struct, frozen=True, omit_defaults=True):
-    """What happened on another host, as that host told it."""
+    """The origin of an event that another host reported."""
 
     seq: int
-    """The host's own number for it."""
+    """The host's own number for the event."""
     at_ms: int
-    """When it happened there."""
+    """The time of the event on that host."""
     extra: dict[str, Any] = {}
-    """What the host said beyond what the event can hold; passed on as it came."""
+    """Fields of the host's report that the event has no place for; they are forwarded unchanged."""
 
 
 class Event(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -23,38 +21,42 @@ class Event(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     kind: ClassVar[str]
     relayed: Relayed | None = None
-    """Only in a session that lives on another host."""
+    """Only events of a session that lives on another host have it."""
     prunable: ClassVar[bool] = False
-    """Retention may remove it: only what a later event holds again, such as the pieces of a finished message."""
+    """Retention may remove the event: only when a later event contains the same, as with the deltas of a finished message."""
 
 
 class Claim(Struct, frozen=True):
-    """Who it was, and from where, by the word of another machine."""
+    """An actor and its origin as another machine claims them, unverified."""
 
     name: str
     via: str
 
 
 class Actor(Struct, frozen=True, omit_defaults=True):
-    """Who asked, and from where. `via` is how the request arrived (`cli`, `app`, `web` …): seen by us, not claimed by them."""
+    """The actor of a command, and its origin. `via` is how the request arrived (`cli`, `app`, `web` …): observed by us, not
+    claimed by the client.
+    """
 
     name: str
     via: str
     client: str | None = None
     device: str | None = None
-    """The access token's name and the user agent, as far as there are any."""
+    """The access token's name and the user agent, as far as known."""
     address: str | None = None
     """The machine that the request came from."""
     counts: bool = False
-    """Its protocol counts the session's versions by its own rules, with `VersionAdvanced`."""
+    """The actor's protocol counts the session's versions by its own rules, with `VersionAdvanced`."""
     claims: Claim | None = None
-    """Of another host (`via` is `host`) or of a hub (`via` is `hub`): who it says acted there. Never a user of this daemon."""
+    """The actor that another host (`via` is `host`) or a hub (`via` is `hub`) names for the action there. It is never a user
+    of this daemon.
+    """
     run_id: str | None = None
-    """The run whose process asked. Such an actor acts only for that run."""
+    """The run whose process sent the command. Such an actor acts only for that run."""
 
     @property
     def label(self) -> str:
-        """For people: a user's name, or the machine and what it says."""
+        """A text for users: a user's name, or the machine and the actor that it claims."""
         if self.via not in ("host", "hub"):
             return self.name
         return f"{self.via} {self.name}" + (f" says {self.claims.name} ({self.claims.via})" if self.claims else "")
@@ -75,60 +77,62 @@ class Workspace(Struct, frozen=True, omit_defaults=True):
 
 
 class Budget(Struct, frozen=True, omit_defaults=True):
-    """How much one run may take. None is no limit."""
+    """The limits of one run. None is no limit."""
 
     max_turns: int | None = None
     max_tokens: int | None = None
     max_cost: float | None = None
-    """In US dollars."""
+    """An amount in US dollars."""
     max_minutes: float | None = None
 
 
 class Program(Struct, frozen=True, omit_defaults=True):
-    """What runs in a terminal session."""
+    """The program that runs in a terminal session."""
 
     argv: tuple[str, ...]
     command: str
-    """The same as people write it."""
+    """The same as users write it."""
     tool: str
-    """Which it is, of those whose prompts we know: `codex`, `claude` …; another name is as good."""
+    """The name of the program, such as `codex` or `claude`, whose prompts we know; any other name is allowed."""
     cols: int = 120
     rows: int = 40
 
 
 class Flow(Struct, frozen=True, omit_defaults=True):
-    """What a session runs when it is a flow."""
+    """The flow that a session runs."""
 
     name: str
     document: dict[str, Any]
     """The Flow IR."""
     inputs: dict[str, Any]
     runtime: str = "python"
-    """The engine that does its steps, by name."""
+    """The name of the engine that runs its steps."""
     argv: tuple[str, ...] = ()
-    """How that is started; none is the runtime that comes with us."""
+    """The command that starts the engine; empty means the built-in runtime."""
     allow_shell: bool = False
     timeout_s: float | None = None
     log_json: bool = False
-    """Whether the runtime is to log as JSON."""
+    """True when the runtime logs as JSON."""
     lasting: bool = False
-    """It has steps that only a tower can do, so it waits for people and agents, and goes on after a restart."""
+    """The flow has steps that only the daemon can run, so it waits for people and agents, and continues after a restart."""
 
 
 class Preset(Struct, frozen=True, omit_defaults=True):
-    """What a session took from a preset when it began: what comes of the file later changes nothing for it."""
+    """The settings that a session took from a preset at its start: later changes of the file do not affect it."""
 
     name: str
     origin: str
-    """`user` or `workspace`. What a workspace brings along is not trusted."""
+    """`user` or `workspace`. A preset of a workspace is not trusted."""
     file: str
     system: str | None = None
     servers: dict[str, dict[str, Any]] = {}
-    """MCP servers as the file spells them, variables unfilled. One that spells out a secret is refused before it gets here."""
+    """MCP servers as the file has them, with variables not expanded. One that contains a secret is refused before it gets
+    here.
+    """
 
 
 class Rule(Struct, frozen=True, omit_defaults=True):
-    """What a policy says about some calls. A part that is None matches anything; `effect` is allow, ask or deny."""
+    """A policy's rule for some calls. A part that is None matches anything; `effect` is allow, ask or deny."""
 
     effect: str
     tool: str | None = None
@@ -160,7 +164,7 @@ class CriterionResult(Struct, frozen=True):
 
 
 class ToolError(Struct, frozen=True, omit_defaults=True):
-    """Why a tool failed, in a form that a program can act on. Types are push's taxonomy."""
+    """The reason why a tool failed, in a form that a program can act on. Types are push's taxonomy."""
 
     type: str
     message: str
@@ -169,11 +173,11 @@ class ToolError(Struct, frozen=True, omit_defaults=True):
 
 
 CANNOT_APPROVE = "cannot_approve"
-"""The detail of an approval that can only be denied: a sentence that says why."""
+"""The detail of an approval that can only be denied: a sentence with the reason."""
 
 
 class Approval(Struct, frozen=True, omit_defaults=True):
-    """A question that must be answered before something happens. `fingerprint` binds it to exactly what will run."""
+    """A question that must be answered before an action happens. `fingerprint` binds it to exactly what will run."""
 
     id: str
     call_id: str
@@ -184,14 +188,13 @@ class Approval(Struct, frozen=True, omit_defaults=True):
     expires_at_ms: int
     fingerprint: str
     options: tuple[str, ...] = ("approve", "deny")
-    """Without `approve` it can only be denied: `details` say why under `CANNOT_APPROVE`."""
+    """Without `approve` it can only be denied: `details` has the reason under `CANNOT_APPROVE`."""
     rule: Rule | None = None
-    """What "always for this session" would allow from now on; None where each time must be asked."""
+    """The rule that "always for this session" adds; None when each call must be approved."""
 
 
 class Dialog(Struct, frozen=True, omit_defaults=True):
-    """Something that an extension wants to know from a person. `method` says in which form: `select`, `confirm`, `input`,
-    `editor` or `interview`."""
+    """A question of an extension to the user. `method` is its form: `select`, `confirm`, `input`, `editor` or `interview`."""
 
     id: str
     method: str
@@ -199,20 +202,20 @@ class Dialog(Struct, frozen=True, omit_defaults=True):
     expires_at_ms: int
     message: str = ""
     options: tuple[str, ...] = ()
-    """Of a `select`."""
+    """The choices of a `select`."""
     placeholder: str | None = None
-    """Of an `input`."""
+    """The placeholder of an `input`."""
     prefill: str | None = None
-    """Of an `editor`."""
+    """The initial text of an `editor`."""
     questions: tuple[dict[str, Any], ...] = ()
-    """Of an `interview`: each with an `id`, a `type` and a `question`."""
+    """The questions of an `interview`: each with an `id`, a `type` and a `question`."""
 
 
 class ToolRequest(Struct, frozen=True, omit_defaults=True):
-    """A tool call as the model asked for it."""
+    """A tool call as the model requested it."""
 
     call_id: str
     tool: str
     args: dict[str, Any]
     problem: str | None = None
-    """Why it cannot be run as it came; it is answered with this."""
+    """The reason why the call cannot be run as it is; the model gets this as its result."""

@@ -1,9 +1,10 @@
-"""What a tool call needs before it runs: nothing, a person's yes, or it never runs. Pure; it looks at words, not at files.
+"""Decides what a tool call needs before it runs: nothing, a user's approval, or it never runs. Pure; it reads words, not
+files.
 
-`judge` is the door that everybody else uses. `profiles`, `rules` and `rulebook` hold what people have chosen; `calls` says
-what a call names; `secrets` and `paths` know about files. A shell command is taken apart by `shell` and looked at by `commands`:
-`runs` is all that it may run, `place` where. `coverage` says whether rules that allow cover it, with `layers`, `arguments`,
-`options` and `patterns`; `programs`, `tables` and `destructive` are tables.
+`judge` is the entry point for all other packages. `rules` has the profiles and the users' rules; `secrets` and `paths`
+classify files. `shell` parses a shell command and `command_analysis` inspects it: `invocations` finds everything that it may
+run, and where. `coverage` decides whether rules that allow cover it, with `arguments` and `patterns`; `programs`, `tables` and
+`destructive` are tables.
 """
 
 from switchtower.core.policy.command_analysis import FileOperands as FileOperands

@@ -1,11 +1,16 @@
-"""The options and subcommands that a wildcard in a rule stands for. All others are asked about, or spelled out in the rule.
+"""Finds the words of a command that a wildcard in a rule does not cover, because they change what the command is. Such a word
+must be spelled out in the rule, or the command needs an approval. Reads no disk.
 
-A program shortens its options, gains new ones and has some that run, load, send or write what the caller chooses. So the
-`tables` list what is known to be harmless, by its full name, and nothing is concluded from the rest. A program without a
-table has the few options that mean the same everywhere. Looks at no disk.
+`git diff *` means to read differences; `git diff --output=x` writes a file. Other words that a wildcard does not cover are
+paths that lead out of the workspace, protected files, and code.
+
+A program accepts shortened options, gains new ones and has some that run, load, send or write what the caller chooses. So the
+`tables` list the options and subcommands that are known to be harmless, by their full names, and nothing is concluded about
+the rest. A program without a table has the few options that mean the same everywhere.
 
 A table is text, one line for one or several subcommands: `log|show: oneline stat -pn:`. Words before the colon are the
-subcommand, words behind it are long options, and what begins with a dash are single letters, `:` behind those that take a value.
+subcommand, words behind it are long options, and words that start with a dash are single letters, with `:` behind those that
+take a value.
 
 | spelling | meaning |
 |---|---|
@@ -17,15 +22,11 @@ subcommand, words behind it are long options, and what begins with a dash are si
 | `-*` | every letter |
 | `@dash` | long options have one dash, as in `go test -run x` |
 | `@operand REGEX` | the rule has to spell out an operand, or a value in an option's word, that matches none of these |
-| `@refuse REGEX` | or that has one of these in it |
+| `@refuse REGEX` | or that contains one of these |
 | `$name: …` | options that have a name in this table, used as `$name` |
 | `@single` | the rule has to spell out all operands but the first |
 | `@bundle` | the first word is letters, also without a dash, as in `tar xf x` |
-
-The words of a command that a wildcard in a rule does not stand for, because they change what the command is.
-
-`git diff *` means to look at differences; `git diff --output=x` writes a file. Such a word has to be spelled out in the rule.
-`options` knows them; here are paths that lead out of the workspace, files that are protected, and code."""
+"""
 
 import re
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ _NUMBER = re.compile(r"-[0-9]+[A-Za-z]?")
 
 
 class OptionTable:
-    """A program or one of its subcommands: what a wildcard stands for behind it."""
+    """The words that a wildcard covers after a program or one of its subcommands."""
 
     def __init__(self) -> None:
         self.children: dict[str, OptionTable] = {}
@@ -57,7 +58,7 @@ class OptionTable:
         self.takes_any_letter = False
         self.must_be_spelled_out = False
         self.stands_alone = False
-        """With operands it is more than a wildcard stands for."""
+        """With operands, a wildcard does not cover it."""
         self.has_one_dash = False
         self.takes_one_operand = False
         self.begins_with_letters = False
@@ -65,7 +66,7 @@ class OptionTable:
         self.refused: re.Pattern[str] | None = None
 
     def knows(self, option: str) -> bool:
-        """Whether this word, which begins with a dash, is an option known to be harmless."""
+        """Returns whether this word, which starts with a dash, is an option known to be harmless."""
         if self.has_one_dash and _NUMBER.fullmatch(option):
             return True
         if option.startswith("--") or self.has_one_dash:
@@ -82,7 +83,7 @@ class OptionTable:
         return True
 
     def find_name(self, option: str, next_word: str) -> str | None:
-        """What this option takes for a name; None when it takes none."""
+        """Returns the value of an option that takes a plain name; None when it takes none."""
         if option.startswith("--") or self.has_one_dash:
             name, equals, value = option.lstrip("-").partition("=")
             return (value if equals else next_word) if name in self.named else None
@@ -94,7 +95,7 @@ class OptionTable:
         return None
 
     def takes_next_word(self, option: str) -> bool:
-        """Whether the last letter of this known option takes the next word for its value."""
+        """Returns whether the last letter of this known option takes the next word as its value."""
         return not option.startswith("--") and not self.has_one_dash and option[-1] in self.valued
 
     def _takes(self, value: str) -> bool:
@@ -118,7 +119,7 @@ def has_table(name: str) -> bool:
 
 
 def find_uncovered(name: str, words: tuple[shell.ShellWord, ...], start: int) -> Iterator[int]:
-    """The places of the options, subcommands and operands that a wildcard does not stand for."""
+    """Yields the positions of the options, subcommands and operands that a wildcard does not cover."""
     root = node = load_option_table(name)
     at = verb = start + 1
     if root.begins_with_letters and at < len(words) and not words[at].text.startswith("-"):
@@ -203,7 +204,7 @@ def _expand_names(names: str, named: dict[str, str]) -> str:
 
 
 def _find_or_add_subcommand(root: OptionTable, spelling: str) -> OptionTable:
-    """The node of a subcommand, with those above it."""
+    """Returns the node of a subcommand, and creates those above it."""
     node = root
     for verb in spelling.lstrip("!").removesuffix(".").split():
         if verb not in node.children:
@@ -250,7 +251,7 @@ _DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "
 
 
 def find_literal_words(words: Words, start: int, place: WorkingDirectories) -> frozenset[int]:
-    """The places, counted from the first word of all, of the words that no wildcard covers."""
+    """Returns the positions, counted from the first word of all, of the words that no wildcard covers."""
     name = programs.normalize_program_name(words[start].text)
     if name in programs.SPEAKERS:
         return frozenset(at for at in range(start + 1, len(words)) if name == "printf" and words[at].text.startswith("-v"))
@@ -267,14 +268,14 @@ def find_literal_words(words: Words, start: int, place: WorkingDirectories) -> f
 
 
 def is_outside_workspace(word: str, place: WorkingDirectories) -> bool:
-    """Whether a word, or a value in it, is a path out of the workspace."""
+    """Returns whether a word, or a value in it, is a path out of the workspace."""
     if "/" not in word and "~" not in word and ".." not in word:
         return False
     return any(candidate not in _DEVICES and place.locate(candidate) is None for candidate in _extract_paths_out(word))
 
 
 def extract_values(word: str) -> list[str]:
-    """The word itself, and what stands behind a sign or an option in it: `--file=x`, `HEAD:x`, `@x`, `-Ix`."""
+    """Returns the word itself, and the values behind a sign or an option in it: `--file=x`, `HEAD:x`, `@x`, `-Ix`."""
     text = word[:_LONGEST_PATH]
     if text.isalnum():
         return [text]
@@ -288,7 +289,7 @@ def _extract_paths_out(word: str) -> Iterator[str]:
 
 
 def _touches_protected(name: str, word: shell.ShellWord, place: WorkingDirectories) -> bool:
-    """Files of git and files that steer the agent may be read, not handed to a program that could write them."""
+    """Files of git and files that steer the agent may be read, but not passed to a program that could write them."""
     if name in programs.READERS or name == "git":
         return False
     if not _MAY_BE_PROTECTED.search(word.text) and place.bases == ((),):
@@ -301,7 +302,7 @@ def _touches_protected(name: str, word: shell.ShellWord, place: WorkingDirectori
 
 
 def _may_be_an_option(name: str, word: shell.ShellWord) -> bool:
-    """A wildcard of the shell at the beginning of a word: a file could be called like an option."""
+    """A shell wildcard at the start of a word may expand to a file whose name is an option."""
     return word.wild and word.text[:1] in "*?[" and name not in programs.READERS
 
 
@@ -323,7 +324,7 @@ def _find_program_words(name: str, words: Words, start: int) -> Iterator[int]:
 
 
 def _find_interpreter_options(words: Words, start: int) -> Iterator[int]:
-    """Options come before the script; what follows it are the script's own words."""
+    """Options come before the script; the words after it are the script's own."""
     if len(words) == start + 2 and words[start + 1].text in _ABOUT_ITSELF:
         return
     for at in range(start + 1, len(words)):

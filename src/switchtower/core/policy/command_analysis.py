@@ -1,6 +1,5 @@
-"""One shell command, looked at from all sides: what it runs, what it names, what it writes, what is doubtful about it.
-
-It says what is the case; what follows from it is for the judge.
+"""Analyzes one shell command: what it runs, names and writes, and what is uncertain about it. It only reports facts; the judge
+decides what follows from them.
 """
 
 import re
@@ -22,12 +21,12 @@ class CommandAnalysis(Struct, frozen=True):
     text: str
     script: shell.Script
     runs: tuple[invocations.Words, ...]
-    """All that it may run, taken generously."""
+    """Everything that it may run; it errs towards too much."""
     words: tuple[shell.ShellWord, ...]
     """All words that may name a file."""
     place: invocations.WorkingDirectories
     doubts: tuple[str, ...]
-    """Why it cannot be known what it runs; sentences that go on from "it"."""
+    """The reasons why it is uncertain what it runs; sentences that continue after "it"."""
     written: tuple[str, ...]
     """Files that it writes by redirection."""
     secret: str | None
@@ -38,7 +37,7 @@ class CommandAnalysis(Struct, frozen=True):
 
 
 def analyze_command(text: str, workspace: str = "") -> CommandAnalysis:
-    """Remembered for a moment: after a command is judged by its words, the same words are followed on the disk."""
+    """The analysis is cached for a moment: after a command is judged by its words, the same words are resolved on the disk."""
     return _analyze_cached(text, workspace) if len(text) <= shell.LONGEST else _analyze(text, workspace)
 
 
@@ -61,7 +60,7 @@ def _analyze(text: str, workspace: str) -> CommandAnalysis:
 
 
 def find_unknown_git(seen: CommandAnalysis) -> str | None:
-    """A subcommand of git that git itself does not have, so an alias or a program of that name."""
+    """Returns a subcommand that is not built into git, so it is an alias or a program of that name."""
     for words in seen.runs:
         if programs.normalize_program_name(words[0].text) != "git":
             continue
@@ -74,12 +73,12 @@ def find_unknown_git(seen: CommandAnalysis) -> str | None:
 
 
 class FileOperands(Struct, frozen=True):
-    """What a command may name on the disk. Only the disk knows where a name leads."""
+    """The operands of a command that may name files. Only the disk knows where a name leads."""
 
     words: tuple[tuple[str, bool], ...]
     """Words, and values in them, that may be paths; and whether they have wildcards."""
     folders: tuple[paths.Parts, ...]
-    """The folders of the workspace that it may stand in, the workspace's own first."""
+    """The folders of the workspace that it may run in, the workspace's own first."""
 
 
 def find_operands(text: str, workspace: str) -> FileOperands:
@@ -110,14 +109,14 @@ _analyze_cached = lru_cache(maxsize=16)(_analyze)
 
 
 def is_matched_by(seen: CommandAnalysis, pattern: patterns.CommandPattern) -> bool:
-    """For rules that ask or deny: some part of it may be this command."""
+    """Rules that ask or deny: returns whether some part of the command may be this command."""
     if pattern.whole:
         return pattern.text == seen.text
     return any(patterns.match_command_loosely(pattern, words) for words in seen.runs)
 
 
 def has_path_match(seen: CommandAnalysis, pattern: paths.PathPattern) -> bool:
-    """For rules that ask or deny: some word of it may be this path."""
+    """Rules that ask or deny: returns whether some word of the command may be this path."""
     return any(
         paths.match_path_loosely(pattern, parts, seen.place.workspace, wild=word.wild)
         for word in seen.words
@@ -133,7 +132,7 @@ def _find_doubts(script: shell.Script) -> Iterator[str]:
             continue
         if not words[0].known or words[0].wild or not words[0].text.isascii() or not words[0].text:
             yield "calls a command whose name is not written out"
-        # Whatever stands behind a wrapper may be the command that it runs.
+        # Any word behind a wrapper may start the command that it runs.
         starts = range(min(len(words), invocations.MOST_WORDS) if invocations.is_wrapper(words) else 1)
         if any(_is_fed(words, start) for start in starts):
             yield "runs a command on words that are not known before it runs"
@@ -175,7 +174,7 @@ def _iterate_words(found: invocations.Invocations) -> Iterator[shell.ShellWord]:
             yield from command.words
             yield from command.values
             yield from (redirect.target for redirect in command.redirects if redirect.file is not None)
-    # What is no shell, or cannot be read as one, is only looked through for what looks like a path.
+    # Text that is not shell, or cannot be parsed as shell, is only searched for words that look like paths.
     for text in (*found.code, *(script.text for script in found.scripts if script.unreadable)):
         yield from (shell.ShellWord(path) for path in secrets.extract_paths(text))
 

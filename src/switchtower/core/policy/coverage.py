@@ -1,9 +1,10 @@
-"""A command and the commands that it wraps, one inside the other, for rules that allow. Counts only what is certain.
+"""Decides whether the rules that allow cover a command: all of it, each part, and nothing that a rule should have spelled out
+and did not. Counts only what is certain.
 
-Each layer has to be allowed: `timeout 9 npm test` by a rule for `npm test`, since a plain `timeout` changes nothing; `uv run
-pytest -q` by a rule that spells out `pytest`. A wrapper that adds words of its own, such as `xargs`, has no layers.
-
-Whether the rules that allow cover a command: all of it, each part, and nothing that they do not spell out and should have."""
+A command and the commands that it wraps are layers, and each has to be allowed: `timeout 9 npm test` by a rule for `npm test`,
+since a plain `timeout` changes nothing; `uv run pytest -q` by a rule that spells out `pytest`. A wrapper that adds words, such
+as `xargs`, has no layers.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ HARMLESS_VARIABLES = programs.split_names(
     " PYTHONDONTWRITEBYTECODE PYTHONUTF8 RUST_BACKTRACE RUST_LOG VERBOSE DEBUG"
 )
 _HARMLESS_VALUE = re.compile(r"[\w.,:@/+-]*", re.ASCII)
-"""`make` expands what it finds in a variable, so a value has nothing in it that could be expanded."""
+"""`make` expands the values of variables, so a value must not contain anything that could be expanded."""
 
 
 def is_harmless_value(value: shell.ShellWord) -> bool:
@@ -32,15 +33,15 @@ def is_harmless_value(value: shell.ShellWord) -> bool:
 
 class CommandLayer(Struct, frozen=True):
     start: int
-    """The place of its first word."""
+    """The position of its first word."""
     spelled_out: frozenset[int]
-    """The places of words that a rule must spell out."""
+    """The positions of words that a rule must spell out."""
     text: str | None = None
-    """What a shell is told to run, when that is all it does: allowed when this is."""
+    """The text that a shell runs, when that is all it does: the layer is allowed when this text is."""
 
 
 def split_layers(words: Words, place: WorkingDirectories) -> list[CommandLayer] | None:
-    """The layers of a command, outermost first; None when a part of it cannot be told from its words."""
+    """Returns the layers of a command, outermost first; None when some part of it cannot be determined from its words."""
     layers: list[CommandLayer] = []
     start = 0
     while start < len(words):
@@ -68,7 +69,9 @@ def split_layers(words: Words, place: WorkingDirectories) -> list[CommandLayer] 
 
 
 def _skip_options(wrapper: programs.Wrapper, words: Words, start: int) -> tuple[int, frozenset[int]]:
-    """Where the wrapped command begins, and the wrapper's own words: an unknown option may or may not take the next one."""
+    """Returns the position of the wrapped command, and those of the wrapper's own words: an unknown option may or may not take
+    the next word.
+    """
     at = start + 1
     own = set()
     if wrapper.verbs:
@@ -95,7 +98,7 @@ def _skip_options(wrapper: programs.Wrapper, words: Words, start: int) -> tuple[
 
 
 def _find_shell_string(words: Words, start: int) -> int | None:
-    """The place of the text in `sh -c TEXT`, when there is nothing else to it."""
+    """Returns the position of the text in `sh -c TEXT`, when the command has nothing else."""
     if words[start].text not in ("sh", "bash", "dash") or len(words) - start != 3:
         return None
     return start + 2 if _SHELL_STRING.fullmatch(words[start + 1].text) else None
@@ -167,12 +170,12 @@ class AllowedPatterns(Struct, frozen=True):
 
     configured: Sequence[patterns.CommandPattern] = ()
     granted: Sequence[patterns.CommandPattern] = ()
-    """Made by "always": for the folder and the standard input that the command had when it was approved."""
+    """Patterns made by "always": they hold for the folder and the standard input that the command had when it was approved."""
     is_fed: bool = False
-    """All of it has another standard input than the command's own."""
+    """The whole script has another standard input than the command's own."""
 
     def select_for(self, place: WorkingDirectories, *, is_fed: bool) -> Sequence[patterns.CommandPattern]:
-        """Those that hold for a command at this place."""
+        """Returns the patterns that hold for a command in this folder."""
         if is_fed or place.has_moved:
             return self.configured
         return (*self.configured, *self.granted)
@@ -186,7 +189,7 @@ def is_covered(
     configured: Sequence[patterns.CommandPattern],
     granted: Sequence[patterns.CommandPattern] = (),
 ) -> bool:
-    """For rules that allow: each command in it is covered by one of these, or does nothing by itself."""
+    """Rules that allow: returns whether each command in it is covered by one of these patterns, or does nothing by itself."""
     if seen.doubts or not seen.script.commands:
         return False
     if any(pattern.is_any_command or (pattern.whole and pattern.text == seen.text) for pattern in (*configured, *granted)):
@@ -195,7 +198,7 @@ def is_covered(
 
 
 def make_exact_pattern(seen: command_analysis.CommandAnalysis) -> str | None:
-    """A pattern for exactly this; None when there is none, or when nobody would read it."""
+    """Returns a pattern for exactly this command; None when that is impossible, or when it would be too long to read."""
     if len(seen.text) > _LONGEST_PATTERN:
         return None
     listed = seen.script.commands
@@ -210,7 +213,7 @@ def make_exact_pattern(seen: command_analysis.CommandAnalysis) -> str | None:
 
 
 def _is_script_covered(script: shell.Script, place: WorkingDirectories, allowed: AllowedPatterns) -> bool | None:
-    """None when all of it does nothing by itself: no rule allows it, and no rule need."""
+    """None: all of it does nothing by itself, so no rule allows it and none needs to."""
     if script.doubts or not script.commands:
         return False
     used: bool | None = None
@@ -233,15 +236,15 @@ def _is_script_covered(script: shell.Script, place: WorkingDirectories, allowed:
 
 
 def _find_fed_commands(script: shell.Script) -> frozenset[int]:
-    """The commands whose standard input is another than the script's own: behind a pipe, or with a redirection."""
+    """Returns the commands whose standard input is not the script's own: behind a pipe, or with a redirection."""
     found: set[int] = set()
     for stages in script.pipelines:
         for first, last in stages[1:]:
-            # The reader does not keep where an `if` ends, so all behind its beginning may be fed.
+            # The reader does not record where an `if` ends, so every command behind its start may be fed.
             found.update(range(first, len(script.commands) if _COMPOUND.search(script.text) else last))
     for number, command in enumerate(script.commands):
         if any("<" in redirect.operator for redirect in command.redirects):
-            # Without words it is the redirection of a group, and which commands stand in that is not kept.
+            # Without words it is the redirection of a group, and the reader does not record which commands are in the group.
             found.update((number,) if command.words else range(len(script.commands)))
     return frozenset(found)
 
@@ -251,7 +254,7 @@ def _is_command_covered(words: Words, place: WorkingDirectories, allowed: Allowe
     if wrapped is None or (is_fed and any(_runs_its_input(words[layer.start]) for layer in wrapped)):
         return False
     matches: list[tuple[int, frozenset[int]]] = []
-    """Where a rule begins to match, and the places that it spells out."""
+    """The position where a rule starts to match, and the positions that it spells out."""
     usable = allowed.select_for(place, is_fed=is_fed)
     for start in dict.fromkeys((0, *(layer.start for layer in wrapped))):
         for pattern in usable:
@@ -267,7 +270,7 @@ def _runs_its_input(program: shell.ShellWord) -> bool:
 
 
 def _is_layer_covered(layer: CommandLayer, matches: Sequence[tuple[int, frozenset[int]]]) -> bool:
-    """By a rule that begins here, or by one from further out that spells out what is called here."""
+    """Returns whether a rule that starts here, or an outer one that spells out the program called here, covers the layer."""
     return any(
         (start == layer.start or layer.start in spelled_out) and layer.spelled_out <= spelled_out
         for start, spelled_out in matches
@@ -279,7 +282,7 @@ def _is_shell_code_covered(layer: CommandLayer, place: WorkingDirectories, allow
 
 
 def _is_glue(words: Words, place: WorkingDirectories) -> bool:
-    """What people put between commands and what changes nothing by itself."""
+    """Returns whether the command only connects other commands and changes nothing by itself."""
     name, rest = words[0].text, [word.text for word in words[1:]]
     if name in _GLUE:
         return True
@@ -288,7 +291,7 @@ def _is_glue(words: Words, place: WorkingDirectories) -> bool:
     if name == "cd":
         return len(rest) == 1 and not words[1].wild and not rest[0].startswith("-") and place.locate(rest[0]) is not None
     if name in _TESTS:
-        # A test of a variable works out the index in its name, commands and all.
+        # A test of a variable evaluates the index in its name, including commands.
         return not any("[" in text or text in ("-v", "-R") for text in rest)
     if name == "set":
         return all(_SET_OPTIONS.fullmatch(text) for text in rest) and bool(rest)

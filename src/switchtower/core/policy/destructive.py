@@ -1,6 +1,7 @@
-"""The commands that are always asked about, whatever a rule allows: what they do cannot be taken back. A table, and one look.
+"""The commands that always need an approval, whatever a rule allows, because their effect cannot be undone.
 
-It is a list of the usual accidents, not a wall: a command that is missing here is still asked about like any other.
+It is a list of the usual accidents, not a security boundary: a command that is missing here still needs an approval like any
+other.
 """
 
 import re
@@ -12,7 +13,7 @@ from switchtower.core.policy import globs, invocations, patterns, programs, shel
 
 
 class DestructivePattern(Struct, frozen=True):
-    """A command, and what makes it destructive. With no options and no words to look for, all of it is."""
+    """A command, and what makes it destructive. A row without options and words matches every use of the command."""
 
     pattern: str
     reason: str
@@ -161,7 +162,7 @@ _FETCHERS = frozenset({"curl", "wget", "wget2", "fetch", "aria2c", "axel"})
 
 
 def find_destructive_reasons(found: invocations.Invocations) -> tuple[str, ...]:
-    """Every reason why this is destructive, in clauses that begin with "it"."""
+    """Returns every reason why this is destructive, in clauses that start with "it"."""
     hits = [why for words in found.commands if (why := _find_row_match(words)) is not None]
     if any(_runs_what_it_fetches(script) for script in found.scripts):
         hits.append(_FETCHED_CODE)

@@ -1,7 +1,8 @@
-"""Wildcards over plain text: `*`, `?`, `[a-z]`, `[!a]`, and `\\` before a character that means itself.
+r"""Wildcards over plain text: `*`, `?`, `[a-z]`, `[!a]`, and `\` before a character that means itself. Knows nothing of paths,
+words or rules.
 
-Matching takes time in proportion to pattern times text, whatever the pattern: a regular expression could be led astray.
-Knows nothing of paths, words or rules.
+Matching takes time in proportion to pattern times text, whatever the pattern: a regular expression could backtrack without
+bound.
 """
 
 from functools import lru_cache
@@ -10,7 +11,7 @@ from msgspec import Struct
 
 
 class CharMatcher(Struct, frozen=True):
-    """One character: any, or one out of these ranges, or none of them."""
+    """Matches one character: any, one within these ranges, or one outside of them."""
 
     ranges: tuple[tuple[str, str], ...] | None = None
     negated: bool = False
@@ -22,7 +23,7 @@ class CharMatcher(Struct, frozen=True):
 
 
 GlobPart = str | CharMatcher | None
-"""A character that means itself, one character of a kind, or (None) any number of any."""
+"""A character that means itself, one character of a class, or (None) any number of any characters."""
 Glob = tuple[GlobPart, ...]
 
 _MOST_TO_COMPARE = 128
@@ -51,11 +52,11 @@ def parse_glob(pattern: str) -> Glob:
 
 
 parse_rule_glob = lru_cache(maxsize=512)(parse_glob)
-"""For patterns from a configuration, which come again and again; what a model writes is not worth remembering."""
+"""The cache is for patterns of a configuration, which repeat; text that a model writes is not worth caching."""
 
 
 def escape_glob(text: str) -> str:
-    """A pattern that matches this text and no other."""
+    """Returns a pattern that matches this text and no other."""
     return "".join(f"\\{char}" if char in "*?[\\" else char for char in text)
 
 
@@ -64,16 +65,16 @@ def is_literal(glob: Glob) -> bool:
 
 
 def can_match(glob: Glob, text: str) -> bool:
-    """Whether the first character fits."""
+    """Returns whether the first character matches."""
     first = glob[0] if glob else ""
     return first == text[:1] or not isinstance(first, str)
 
 
 def match_glob(glob: Glob, text: str) -> bool:
-    """Whether the whole text fits. Only the last star is ever widened, which is enough and keeps it from running wild."""
+    """Returns whether the whole text matches. Only the last star is ever widened, which is enough and keeps the time bounded."""
     first = glob[0] if glob else ""
     if isinstance(first, str) and first != text[:1]:
-        return False  # Most patterns end here.
+        return False  # most patterns end here
     here = at = 0
     star, star_at = -1, 0
     size, tokens = len(text), len(glob)
@@ -94,10 +95,10 @@ def match_glob(glob: Glob, text: str) -> bool:
 
 
 def can_overlap(left: Glob, right: Glob) -> bool:
-    """Whether some text fits both. Errs towards yes."""
+    """Returns whether some text matches both patterns. Errs towards yes."""
     if len(left) > _MOST_TO_COMPARE or len(right) > _MOST_TO_COMPARE:
         return True
-    # For each beginning of `left`: which beginnings of `right` have a text in common with it.
+    # For each prefix of `left`: the prefixes of `right` that have a text in common with it.
     row = [True, *([False] * len(right))]
     for at, other in enumerate(right, start=1):
         row[at] = row[at - 1] and other is None

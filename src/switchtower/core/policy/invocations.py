@@ -1,9 +1,9 @@
-"""Everything that a command may end up running: each command in it, and those inside wrappers, strings and here-documents.
+"""Finds everything that a command may run (each command in it, and those inside wrappers, strings and here-documents), and the
+folders in which it may run, as far as its words show.
 
-For rules that ask or deny and for the destructive list, so it errs towards too much: whatever stands behind a wrapper may
-be the command that it runs, and any longer argument of an interpreter may be code.
-
-Where a command runs, as far as its words tell: in the workspace, or wherever a `cd` may have taken it."""
+Rules that ask or deny and the destructive list use it, so it errs towards too much: any word behind a wrapper may start the
+command that it runs, and any longer argument of an interpreter may be code.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ _ROUGH_WINDOW = 16
 _LONGEST_RUN = 1000
 _MODULE_RUNNERS = frozenset({"python", "pypy"})
 MOST_WORDS = 200
-"""Of a wrapper, each of which may be the beginning of the command that it runs."""
+"""The limit on the words of a wrapper, each of which may start the command that it runs."""
 _MOST_SCRIPTS = 50
 _TOO_MUCH = "has too many commands"
 _TAKE_SHELL = programs.SHELLS | programs.split_names("eval trap su runuser sudo ssh watch script flock parallel xargs hyperfine")
@@ -41,18 +41,18 @@ Words = tuple[shell.ShellWord, ...]
 
 
 class Invocations:
-    """Gathers them, with a limit on how much it looks at."""
+    """Collects the invocations, with a limit on the amount of work."""
 
     def __init__(self, script: shell.Script) -> None:
         self.commands: list[Words] = []
         self.scripts: list[shell.Script] = []
-        """The script itself, and arguments read as if they were one."""
+        """The script itself, and arguments parsed as if they were scripts."""
         self.in_shell: list[shell.Script] = [script]
-        """Those of them that a shell will certainly read."""
+        """The scripts among them that a shell will certainly read."""
         self.code: list[str] = []
         """Arguments that may be program text."""
         self.doubts: list[str] = list(script.doubts)
-        """Of the script, and of what it tells a shell to run."""
+        """The doubts about the script, and about the text that it passes to a shell."""
         self._add_script(script, 0)
 
     def _add_script(self, script: shell.Script, depth: int) -> None:
@@ -91,7 +91,7 @@ class Invocations:
                     self._add_code(redirect.target.text, depth, is_shell=is_shell)
 
     def _add_settings(self, command: shell.ShellCommand) -> None:
-        """What variables say that other programs run: `GIT_SSH_COMMAND`, `PAGER`, settings of git."""
+        """Adds commands in the values of variables that other programs run: `GIT_SSH_COMMAND`, `PAGER`, settings of git."""
         if not command.assignments and not (command.words and command.words[0].text in _SET_VARIABLES):
             return
         named = list(zip(command.assignments, (value.text for value in command.values), strict=False))
@@ -119,7 +119,7 @@ class Invocations:
         self._add_rough(text)
 
     def _add_rough(self, text: str) -> None:
-        """Every word of a text as if a command began there: for text that is not shell, or cannot be read."""
+        """Treats every word of a text as the start of a command, for text that is not shell or cannot be parsed."""
         found = _TOKENS.findall(_DEFAULTS.sub(" ", text[: shell.LONGEST]))
         tokens = [shell.ShellWord(token) for token in found[: _MOST_RUNS - len(self.commands) + 1]]
         for start in range(len(tokens)):
@@ -150,7 +150,7 @@ def is_wrapper(words: Words, start: int = 0) -> bool:
 
 
 def find_module_argument(words: Words, start: int = 0) -> int | None:
-    """The place of `pytest` in `python -m pytest`."""
+    """Returns the position of `pytest` in `python -m pytest`."""
     if programs.normalize_program_name(words[start].text) not in _MODULE_RUNNERS:
         return None
     for at in range(start + 1, len(words) - 1):
@@ -162,7 +162,7 @@ def find_module_argument(words: Words, start: int = 0) -> int | None:
 
 
 def list_program_names(words: Words) -> Iterator[str]:
-    """The names of the programs that these words may call."""
+    """Yields the names of the programs that these words may call."""
     if not words:
         return
     wraps = is_wrapper(words)
@@ -183,14 +183,14 @@ def _iterate_code(words: Words) -> Iterator[str]:
 
 
 def _takes_code(option: str) -> bool:
-    """Whether the word behind this option of git, shortened or not, is a command."""
+    """Returns whether the word behind this option of git, shortened or not, is a command."""
     if option in _GIT_CODE_OPTIONS:
         return True
     return len(option) > 2 and option.startswith("--") and any(known.startswith(option) for known in _GIT_LONG_CODE_OPTIONS)
 
 
 def _expand_git_aliases(words: Words) -> Iterator[Words]:
-    """What a call of git may come to under another name: `git-push`, an alias that it brings along, a part of `push`."""
+    """Yields other forms of a git call: `git-push`, an alias that it defines itself, a plumbing command of `push`."""
     name = programs.normalize_program_name(words[0].text)
     git = shell.ShellWord("git")
     if name.startswith("git-"):
@@ -217,34 +217,35 @@ _THROUGH_PROC = re.compile(r"/+proc/+[^/]+/+(?:task/+[^/]+/+)?(cwd|root)(?=/|$)"
 class WorkingDirectories(Struct, frozen=True):
     workspace: str = ""
     bases: tuple[paths.Parts, ...] = ((),)
-    """The folders of the workspace that it may stand in."""
+    """The folders of the workspace that it may run in."""
     outside: tuple[paths.Parts, ...] = ()
-    """The folders elsewhere that it may stand in, from the root of the file system."""
+    """The folders elsewhere that it may run in, from the root of the file system."""
     astray: bool = False
-    """It changes to a folder outside, or to one that is not known."""
+    """It changes to a folder outside, or to an unknown one."""
     lost: bool = False
-    """It changes to a folder that is not known."""
+    """It changes to an unknown folder."""
 
     @property
     def has_moved(self) -> bool:
-        """Whether some of it may run in another folder than the workspace's own."""
+        """Returns whether some of it may run in another folder than the workspace's own."""
         return self.astray or self.bases != ((),)
 
     def locate(self, path: str) -> list[paths.Parts] | None:
-        """Where a path leads in the workspace; None when it may lead out of it."""
+        """Returns where a path leads in the workspace; None when it may lead out of it."""
         if self.astray and not path.startswith("/"):
             return None
         found = self.locate_possible(path)
         return found if len(found) == len(self.bases) else None
 
     def locate_possible(self, path: str) -> list[paths.Parts]:
-        """Where in the workspace it may lead; what may lead out of it as well is left aside."""
+        """Returns where a path may lead in the workspace; targets outside of it are left out."""
         located = (paths.locate_in_workspace(path, self.workspace, base) for base in self.bases)
         return [parts for parts in located if parts is not None]
 
     def locate_reachable(self, path: str) -> list[paths.Parts]:
-        """Where in the workspace it may lead, also by a way through other folders. For rules that ask or deny: it errs
-        towards too much."""
+        """Returns where a path may lead in the workspace, also through other folders. Rules that ask or deny use it: it errs
+        towards too much.
+        """
         if path.startswith("/") and (through := _THROUGH_PROC.match(path)):
             path = path[through.end() :] if through[1] == "root" else f".{path[through.end() :]}"
         found = self.locate_possible(path)
@@ -264,7 +265,7 @@ class WorkingDirectories(Struct, frozen=True):
 
 
 def track_directories(commands: Iterable[Words], workspace: str) -> WorkingDirectories:
-    """Where these commands may be by the end. A `cd` may fail or stand in a subshell, so where they were counts too."""
+    """Returns where these commands may be by the end. A `cd` may fail or be in a subshell, so earlier folders count too."""
     bases: list[paths.Parts] = [()]
     outside: list[paths.Parts] = []
     home = paths.make_absolute(workspace)

@@ -1,13 +1,9 @@
-"""What the arguments of a call name: files, a command. Arguments come from a model and may be anything.
+"""The judge: takes a tool call and returns a ruling. All other modules of the package provide evidence for it. Pure, and it
+never raises. Arguments come from a model and may be anything.
 
-Judges calls about files, and calls of tools that nothing is known about but the files in their arguments.
-
-Judges shell commands, and the commands that start MCP servers.
-
-The judge: a call goes in, a ruling comes out. Everything else in this room is evidence for it. Pure, and it never raises.
-
-What cannot be loosened comes first, then the rules that restrict, then what must be asked each time, then the rules that
-allow, and the profile's default last. So a rule can turn a question into a yes, but never a wall into a question."""
+Denials that cannot be loosened come first, then the rules that restrict, then what must be asked each time, then the rules
+that allow, and the profile's default last. So a rule can turn a question into a yes, but never a denial into a question.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +17,7 @@ from switchtower.core.policy import command_analysis, coverage, globs, paths, pa
 from switchtower.core.policy.rules import Judgement, PolicyRules, Ruling, ToolKind, allow, ask, deny, describe_rule, shorten
 
 _FOLDERS = frozenset({"list_dir", "search", "git_diff"})
-"""Tools that look at the whole workspace when no path is given."""
+"""Tools that read the whole workspace when no path is given."""
 _FILE_KEY = re.compile(r"path|file|dir|folder|uri|src|dst|source|target|dest|root|cwd|location", re.IGNORECASE)
 _URL = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _MOST_VALUES = 2000
@@ -31,7 +27,7 @@ _LONGEST_PATH = 4096
 class CallTargets(Struct, frozen=True):
     files: tuple[str, ...] = ()
     odd: str | None = None
-    """Why it cannot be known what the call is about; goes on from "it"."""
+    """The reason why the target of the call is uncertain; continues after "it"."""
 
 
 def extract_files(tool: str, kind: ToolKind, args: Mapping[str, Any]) -> CallTargets:
@@ -58,7 +54,7 @@ def extract_files(tool: str, kind: ToolKind, args: Mapping[str, Any]) -> CallTar
 
 
 def _find_files(args: Mapping[str, Any]) -> CallTargets:
-    """Nothing is known about the tool, so a text counts that stands under a telling name or looks like a path."""
+    """Nothing is known about the tool, so a text counts when its key suggests a file or when it looks like a path."""
     files = []
     values = 0
     waiting: list[tuple[str, object]] = [("", args)]
@@ -84,13 +80,15 @@ def _looks_like_path(text: str) -> bool:
 
 
 def extract_command(args: Mapping[str, Any]) -> str | None:
-    """The text that a shell will run; None when there is none to judge."""
+    """Returns the text that a shell will run; None when there is none to judge."""
     command = args.get("command")
     return command if isinstance(command, str) else None
 
 
 def extract_server_command(args: Mapping[str, Any], workspace: str) -> str | None:
-    """How an MCP server is started or reached, as one command: with its variables, its folder or its headers, for they matter."""
+    """Returns how an MCP server is started or reached, as one command, with its variables, folder or headers, because they
+    matter.
+    """
     command, url, folder = args.get("command"), args.get("url"), args.get("folder")
     if isinstance(url, str):
         return patterns.quote_words([url, *(f"{name}: {value}" for name, value in _iterate_pairs(args.get("headers")))])
@@ -117,7 +115,7 @@ GIT_FILES = "files of git are not written by hand, because git runs some of them
 READ_ONLY = "the profile `read-only` allows nothing but reading"
 _QUESTIONS = {ToolKind.WRITE: "it changes a file", ToolKind.COMMIT: "it makes a commit"}
 _LOOK_THROUGH = frozenset({"search", "git_diff"})
-"""Tools that read whatever lies below the folder that they are given."""
+"""Tools that read everything below the folder that they are given."""
 
 
 def judge_files(tool: str, kind: ToolKind, args: Mapping[str, Any], book: PolicyRules, workspace: str) -> Judgement:
@@ -134,7 +132,7 @@ def judge_files(tool: str, kind: ToolKind, args: Mapping[str, Any], book: Policy
         return deny(READ_ONLY)
     outside = next((path for path, parts in located if parts is None), None) if kind is not ToolKind.OTHER else None
     if book.profile == "read-only" and (named.odd is not None or outside is not None):
-        # Before the rules that ask: they must not make a question of it.
+        # This comes before the rules that ask: they must not turn it into a question.
         return deny("it reads something other than a file of the workspace")
     if (rule := book.find_file_rule(Ruling.ASK, tool, files, workspace)) is not None:
         return ask(describe_rule(rule))
@@ -152,7 +150,7 @@ def judge_files(tool: str, kind: ToolKind, args: Mapping[str, Any], book: Policy
 
 
 def _judge_ordinary(tool: str, kind: ToolKind, files: Sequence[paths.Parts], book: PolicyRules, workspace: str) -> Judgement:
-    """What rules may allow, and the default where none does."""
+    """Applies the rules that allow, and the default when there is none."""
     allowing = book.list_allowing_rules(tool, files, workspace)
     steering = next((parts for parts in files if _is_protected(kind, parts)), None)
     if steering is not None:
@@ -174,7 +172,7 @@ def _judge_ordinary(tool: str, kind: ToolKind, files: Sequence[paths.Parts], boo
 def _is_protected(kind: ToolKind, parts: paths.Parts) -> bool:
     if kind is ToolKind.READ:
         return False
-    # What a tool of somebody else does with a file of git is not known.
+    # The effect of a third-party tool on a file of git is unknown.
     if kind is ToolKind.WRITE and paths.can_make_repository(parts):
         return True
     return paths.is_steering_file(parts) or (kind is ToolKind.OTHER and paths.is_git_path(parts))
@@ -281,14 +279,14 @@ def _writes_git(file: str, seen: command_analysis.CommandAnalysis) -> bool:
 
 
 def _find_write_question(file: str, seen: command_analysis.CommandAnalysis, book: PolicyRules, workspace: str) -> str | None:
-    """A redirection writes a file as `write_file` does, and wants what that wants."""
+    """A redirection writes a file as `write_file` does, and needs the same permission."""
     if file in _HARMLESS_DEVICES:
         return None
     located = seen.place.locate(file)
     if located is None:
         return f"it writes `{shorten(file)}`, which is outside the workspace"
     for parts in located:
-        # As a rule sees it: a rule for this very file is a rule for `write_file`, not for whatever a command puts there.
+        # A rule that allows this very file is for `write_file`, not for any content that a command writes there.
         judged = judge_files("write_file", ToolKind.WRITE, {"path": "/".join(parts)}, book, workspace)
         if judged.ruling is not Ruling.ALLOW or paths.is_steering_file(parts) or paths.can_make_repository(parts):
             return f"it writes `{shorten(file)}`"
@@ -323,11 +321,11 @@ class Policy(Struct, frozen=True):
         return Policy(self.profile, self.rules, (*self.granted, rule))
 
     def judge(self, tool: str, args: Mapping[str, Any], effect: str | None = None, workspace: str = "") -> Judgement:
-        """`effect` is what a tool says of itself (`read`, `write`, `execute`); None when nobody knows, as with MCP tools."""
+        """`effect` is what a tool declares (`read`, `write`, `execute`); None when it is unknown, as with MCP tools."""
         book = PolicyRules(self.profile, tuple(self.rules), tuple(self.granted))
         try:
             return _judge_call(tool, args if isinstance(args, Mapping) else {}, effect, book, workspace)
-        except Exception as error:  # A bug here must not open a door, and must not end a run either.
+        except Exception as error:  # a bug here must not allow a call, and must not end a run either
             return book.refuse(f"it could not be judged ({type(error).__name__})")
 
 

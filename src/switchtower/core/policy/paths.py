@@ -1,6 +1,7 @@
-"""Paths as words: where one lies in the workspace, whether it belongs to git or steers the agent, which patterns fit it.
+"""Classifies paths as words: where one lies in the workspace, whether it belongs to git or steers the agent, which patterns
+match it.
 
-Looks at no disk, so a link is not seen here; `tools/files/scope.py` has the last word on where a name really leads.
+Reads no disk, so links are not visible here; `tools/files/scope.py` decides where a name really leads.
 """
 
 import unicodedata
@@ -20,19 +21,19 @@ def _names(text: str) -> frozenset[str]:
 
 _GIT = frozenset({".git", "git~1"})
 _STEERING_FILES = _names(
-    # Of agents.
+    # Files of agents.
     "agents.md agents.override.md claude.md claude.local.md gemini.md copilot-instructions.md .mcp.json"
     " .cursorrules .windsurfrules .clinerules .roorules .aider.conf.yml .goosehints"
-    # Of git, of what hooks into it, and of what runs on the other side of a push.
+    # Files of git, of its hooks, and of CI systems that run after a push.
     " .gitmodules .gitattributes .gitconfig .pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml lefthook.yml"
     " lefthook.yaml .lefthook.yml .lefthook.yaml lefthook-local.yml .huskyrc .lintstagedrc .gitlab-ci.yml .gitlab-ci.yaml"
     " .travis.yml .drone.yml .cirrus.yml .woodpecker.yml .woodpecker.yaml .appveyor.yml appveyor.yml azure-pipelines.yml"
     " azure-pipelines.yaml bitbucket-pipelines.yml jenkinsfile cloudbuild.yaml buildspec.yml .sourcehut.yml .build.yml"
-    # Of shells, when they start or change folder.
+    # Files that shells read when they start or change folder.
     " .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc"
     " .mkshrc .cshrc .tcshrc .login .logout .inputrc config.fish .xinitrc .xprofile .xsession .xsessionrc .envrc .autoenv"
     " .autoenv.zsh .mise.toml mise.toml .tool-versions"
-    # Of programs that read a file of the folder they are started in.
+    # Files that programs read in the folder they are started in.
     " .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs bunfig.toml .vimrc .exrc .nvimrc .nvim.lua .gvimrc .emacs .dir-locals.el .gdbinit"
     " .lldbinit .pdbrc .irbrc .pryrc .rprofile .octaverc .sqliterc .psqlrc .mysqlrc .my.cnf .curlrc .wgetrc .screenrc .tmux.conf"
     " .hgrc hgrc sitecustomize.py usercustomize.py devcontainer.json .devcontainer.json"
@@ -50,13 +51,13 @@ _REPOSITORY_FOLDERS = frozenset({"objects", "refs"})
 
 
 def locate_in_workspace(path: str, workspace: str = "", base: Parts = ()) -> Parts | None:
-    """The parts of a path below the workspace, with `.` and `..` worked out; None when it leads out of it.
+    """Returns the parts of a path below the workspace, with `.` and `..` resolved; None when it leads out of it.
 
     A relative path starts at `base`, a folder of the workspace.
     """
     if path.startswith("/"):
         root = workspace.rstrip("/")
-        # The root itself may be spelled with `..`, so both are worked out before they are compared.
+        # The root itself may be written with `..`, so both are resolved before they are compared.
         absolute, home = _resolve(path.split("/"), ()), _resolve(root.split("/"), ())
         if not home or absolute is None or absolute[: len(home)] != home:
             return None
@@ -67,7 +68,9 @@ def locate_in_workspace(path: str, workspace: str = "", base: Parts = ()) -> Par
 
 
 def make_absolute(path: str, base: Parts = ()) -> Parts:
-    """The parts of a path from the root of the file system, with `.` and `..` worked out; a relative one starts at `base`."""
+    """Returns the parts of a path from the root of the file system, with `.` and `..` resolved; a relative one starts at
+    `base`.
+    """
     stack = [] if path.startswith("/") else list(base)
     for part in path.split("/"):
         if part == "..":
@@ -78,7 +81,7 @@ def make_absolute(path: str, base: Parts = ()) -> Parts:
 
 
 def is_below(parts: Parts, folder: Parts) -> bool:
-    """Upper and lower case count as one."""
+    """The comparison ignores case."""
     return bool(folder) and [normalize_name(part) for part in parts[: len(folder)]] == [normalize_name(part) for part in folder]
 
 
@@ -97,7 +100,7 @@ def _resolve(parts: list[str], base: Parts) -> Parts | None:
 
 
 def normalize_name(text: str) -> str:
-    """Names that some disk holds for the same become the same: upper case, look-alike forms, characters without a shape."""
+    """Makes names equal that some file system treats as the same: case, compatibility forms, invisible characters."""
     if text.isascii() and text.isprintable():
         return text.lower()
     shown = "".join(char for char in unicodedata.normalize("NFKC", text) if unicodedata.category(char) not in ("Cf", "Cc"))
@@ -109,12 +112,14 @@ def is_git_path(parts: Parts) -> bool:
 
 
 def is_steering_file(parts: Parts) -> bool:
-    """A file that the agent, its daemon or another tool obeys by itself: who writes it has more run than it may run."""
+    """Returns whether the agent, its daemon or another tool obeys this file: a writer of it can run more than it is allowed
+    to.
+    """
     return _is_steering(_normalize_parts(parts))
 
 
 def can_make_repository(parts: Parts) -> bool:
-    """A file that makes a repository of its folder, or that git obeys in one, though nothing there is called `.git`."""
+    """Returns whether this file makes its folder a repository, or configures git in one, though nothing there is named `.git`."""
     *folders, name = _normalize_parts(parts) or [""]
     return name in _REPOSITORY_FILES or ("." not in name and not _REPOSITORY_FOLDERS.isdisjoint((*folders, name)))
 
@@ -137,11 +142,11 @@ def _is_steering(folded: list[str]) -> bool:
 
 
 class PathPattern(Struct, frozen=True):
-    """A path with wildcards, part by part; None stands for `**`, any number of parts."""
+    """A path with wildcards, part by part; None represents `**`, any number of parts."""
 
     parts: tuple[globs.Glob | None, ...]
     folded: tuple[globs.Glob | None, ...]
-    """The same for comparisons in which upper and lower case count as one."""
+    """The same for comparisons that ignore case."""
     absolute: bool
 
     @property
@@ -160,25 +165,25 @@ def parse_path_pattern(text: str) -> PathPattern:
 
 
 def match_path_exactly(wanted: PathPattern, parts: Parts, workspace: str = "") -> bool:
-    """For rules that allow: exactly this path, upper and lower case told apart."""
+    """Rules that allow: returns whether the pattern matches exactly this path, with case."""
     return _match_parts(wanted.parts, _place_pattern(wanted, parts, workspace))
 
 
 def match_path_loosely(wanted: PathPattern, parts: Parts, workspace: str = "", *, wild: bool = False) -> bool:
-    """For rules that ask or deny: this path or a folder that it lies in, in any spelling.
+    """Rules that ask or deny: returns whether the pattern matches this path or a folder above it, in any spelling.
 
-    `wild` says that the path itself has wildcards, and it counts what they could stand for.
+    `wild` means that the path itself has wildcards; it then matches everything that they could expand to.
     """
     if parts and not wild and not wanted.absolute and wanted.folded:
         first = wanted.folded[0]
         if first is not None and not globs.match_glob(first, normalize_name(parts[0])):
-            return False  # Most end here.
+            return False  # most end here
     folded = tuple(normalize_name(part) for part in _place_pattern(wanted, parts, workspace))
     return _match_parts((*wanted.folded, None), folded, wild=wild)
 
 
 def can_match_below(wanted: PathPattern, folder: Parts, workspace: str = "") -> bool:
-    """Whether the pattern could fit something below this folder."""
+    """Returns whether the pattern could match something below this folder."""
     reached = {0}
     for part in _place_pattern(wanted, folder, workspace):
         reached = _advance(wanted.folded, reached, normalize_name(part))
@@ -201,7 +206,7 @@ def _match_parts(wanted: tuple[globs.Glob | None, ...], parts: Parts, *, wild: b
 
 
 def _advance(wanted: tuple[globs.Glob | None, ...], reached: set[int], part: str, *, wild: bool = False) -> set[int]:
-    """The places in the pattern that one more part leads to."""
+    """Returns the positions in the pattern that one more part leads to."""
     after = set()
     for at in _expand_reached(wanted, reached):
         if at == len(wanted):
@@ -215,7 +220,7 @@ def _advance(wanted: tuple[globs.Glob | None, ...], reached: set[int], part: str
 
 
 def _expand_reached(wanted: tuple[globs.Glob | None, ...], reached: set[int]) -> set[int]:
-    """`**` may also stand for nothing."""
+    """Adds the positions after each `**`, which may also match nothing."""
     places = set(reached)
     for at in reached:
         while at < len(wanted) and wanted[at] is None:

@@ -1,8 +1,8 @@
-"""Patterns for commands, as rules have them: words with wildcards, compared word by word.
+"""Patterns for commands in rules: words with wildcards, compared word by word.
 
-Two ways to compare, because an error must fall on the safe side. A rule that allows wants its words exactly, from the first
-to the last, and says which of them it spelled out. A rule that asks or denies finds its command under any path, in any
-case, with options in between, whatever follows.
+There are two comparisons, because an error must be on the safe side. A rule that allows must match its words exactly, from the
+first to the last, and the result names the words that it spelled out. A rule that asks or denies finds its command under any
+path, in any case, with options in between, and with any words after it.
 """
 
 import re
@@ -23,11 +23,11 @@ class CommandPattern(Struct, frozen=True):
     text: str
     words: tuple[globs.Glob, ...]
     rest: bool
-    """It ends in `*`: any further words."""
+    """It ends in `*`, which matches any further words."""
     whole: bool
-    """It has operators, assignments or redirections, so it stands for this very text and nothing else."""
+    """It has operators, assignments or redirections, so it matches this very text and nothing else."""
     finished: bool = True
-    """Its quotes end."""
+    """All of its quotes are closed."""
 
     @property
     def is_any_command(self) -> bool:
@@ -35,7 +35,7 @@ class CommandPattern(Struct, frozen=True):
 
 
 def parse_command_pattern(text: str) -> CommandPattern:
-    """Never fails: a quote that does not end goes to the end."""
+    """Never fails: a quote without an end extends to the end of the text."""
     text = text.strip()
     pieces: list[str] = []
     words: list[globs.Glob] = []
@@ -70,19 +70,19 @@ def parse_command_pattern(text: str) -> CommandPattern:
 
 
 parse_rule_pattern = lru_cache(maxsize=512)(parse_command_pattern)
-"""For patterns from a configuration, which come again and again; what a model writes is not worth remembering."""
+"""The cache is for patterns of a configuration, which repeat; text that a model writes is not worth caching."""
 
 
 def quote_words(words: Iterable[str]) -> str:
-    """A pattern for these words and no others, which is also a command of just these words."""
+    """Returns a pattern for these words and no others, which is also a command of just these words."""
     return " ".join(_quote(word) for word in words)
 
 
 def match_command_exactly(pattern: CommandPattern, words: Sequence[shell.ShellWord]) -> frozenset[int] | None:
-    """For rules that allow: the places of the words that the pattern spells out, or None when it does not match."""
+    """Rules that allow: returns the positions of the words that the pattern spells out, or None when it does not match."""
     wanted = pattern.words
     if wanted and words and not globs.can_match(wanted[0], words[0].text):
-        return None  # Most end here.
+        return None  # most end here
     if pattern.whole or len(words) < len(wanted) or (len(words) > len(wanted) and not pattern.rest):
         return None
     spelled_out = set()
@@ -98,7 +98,7 @@ def match_command_exactly(pattern: CommandPattern, words: Sequence[shell.ShellWo
 
 
 def match_command_loosely(pattern: CommandPattern, words: Sequence[shell.ShellWord]) -> bool:
-    """For rules that ask or deny: errs towards yes."""
+    """Rules that ask or deny: returns whether the pattern may match; errs towards yes."""
     if pattern.whole or not words:
         return False
     if not pattern.words:
@@ -107,7 +107,7 @@ def match_command_loosely(pattern: CommandPattern, words: Sequence[shell.ShellWo
 
 
 def is_program(wanted: globs.Glob, word: shell.ShellWord) -> bool:
-    """Whether a command's first word may call this program: by any path, in any case, through a wildcard."""
+    """Returns whether a command's first word may call this program: by any path, in any case, through a wildcard."""
     name = paths.normalize_name(word.text)
     base = name.rsplit("/", 1)[-1]
     if word.wild:

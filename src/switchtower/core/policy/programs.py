@@ -1,6 +1,6 @@
-"""What is known about programs, as tables: which run other commands, which run code, which only read. Judges nothing.
+"""Tables of known programs: which run other commands, which run code, which only read. This module decides nothing.
 
-A program that is missing here is one that nothing is known about. It runs under a rule that names it, and not otherwise.
+A program that is missing here is unknown: it runs under a rule that names it, and not otherwise.
 """
 
 import re
@@ -12,7 +12,7 @@ from switchtower.core.policy import paths
 
 
 def split_names(text: str) -> frozenset[str]:
-    """A set of names, written as a text with blanks between them."""
+    """Returns a set of names from a text with blanks between them."""
     return frozenset(text.split())
 
 
@@ -25,16 +25,16 @@ DOWNLOADERS = split_names(
     "curl wget wget2 fetch aria2c axel lynx links w3m http https httpie xh nc ncat netcat socat ftp tftp sftp scp ssh rsync"
     " telnet gh glab aws gsutil gcloud az s3cmd rclone openssl dig nslookup base64 xxd uudecode"
 )
-"""Also what turns an innocent text into another one: piped into a shell, nobody has seen what it runs."""
+"""They also include programs that transform text: when the result is piped into a shell, the code that runs is not visible."""
 EDITORS = split_names("vi vim nvim view vimdiff ex ed red emacs emacsclient nano pico less more most man info pg")
 DEBUGGERS = split_names("gdb lldb pdb rr radare2 r2 xdg-open open osascript sqlcmd busybox")
-"""Every word that they are given may be code."""
+"""Every argument of these programs may be code."""
 RUN_THEIR_INPUT = split_names(
     "sqlite3 psql mysql mariadb duckdb sqlcmd redis-cli mongosh mongo cqlsh clickhouse-client influx mycli pgcli gdb lldb ed ex"
     " red ftp sftp telnet nc ncat netcat socat ssh mail sendmail bc dc at batch crontab gnuplot octave r rscript docker podman"
     " kubectl oc openssl tclsh wish maxima gp"
 )
-"""What they read from their standard input they run, or send: fed, no rule covers them."""
+"""They run, or send, what they read from their standard input: when that is a pipe or a file, no rule covers them."""
 STRING_RUNNERS = (
     INTERPRETERS
     | EDITORS
@@ -49,7 +49,7 @@ READERS = split_names(
     "cat head tail wc ls stat file du df nl tac cmp diff md5sum sha1sum sha256sum sha512sum basename dirname realpath"
     " readlink grep egrep fgrep cut tr rev fold column comm paste od hexdump strings tree id whoami uname date which"
 )
-"""No argument makes them write a file or run a program, except where `arguments` says otherwise."""
+"""No argument makes them write a file or run a program, except where `arguments` has an exception."""
 SPEAKERS = frozenset({"echo", "printf"})
 """Their arguments are text, not names of files."""
 
@@ -58,7 +58,7 @@ SHELL_STATE = split_names(
     " mapfile readarray getopts bind complete compgen compopt ulimit umask history fc fg bg disown pushd popd dirs suspend"
     " logout return break continue shift caller coproc cd chdir"
 )
-"""Builtins that change what later words mean. No wildcard stands for them."""
+"""Builtins that change what later words mean. No wildcard covers them."""
 
 VERSIONED = re.compile(r"(python|pypy|perl|ruby|node|php|lua|bash|ksh|zsh|vim|gawk|tclsh|ghc)(-?[0-9][0-9.]*)(t|d|w)?$")
 
@@ -82,7 +82,7 @@ GIT_COMMANDS = split_names(
     " update-server-info upload-archive upload-pack var verify-commit verify-pack verify-tag version web--browse"
     " whatchanged worktree write-tree lfs"
 )
-"""What git has by itself: another subcommand is an alias, or a program called `git-…`."""
+"""The subcommands that are built into git: any other is an alias, or a program called `git-…`."""
 
 
 class Wrapper(Struct, frozen=True):
@@ -91,13 +91,13 @@ class Wrapper(Struct, frozen=True):
     verbs: frozenset[str] = frozenset()
     """It does so only with one of these among its first words."""
     operands: int = 0
-    """Words of its own that come before the command."""
+    """The number of the wrapper's own words before the command."""
     values: frozenset[str] = frozenset()
     """Options that take the next word."""
     flags: frozenset[str] = frozenset()
     """Options that do not."""
     feeds: bool = False
-    """It adds words that are nowhere to be seen in the command."""
+    """It adds words that are not visible in the command."""
 
 
 def _make_wrapper(verbs: str = "", *, operands: int = 0, values: str = "", flags: str = "", feeds: bool = False) -> Wrapper:
@@ -188,7 +188,7 @@ WRAPPERS: dict[str, Wrapper] = {
 
 
 def normalize_program_name(text: str) -> str:
-    """A program's name without its folder, its version and its case."""
+    """Returns a program's name without its folder, its version and its case."""
     return _short_base_name(text) if len(text) <= _SHORT else _compute_base_name(text)
 
 
@@ -200,4 +200,4 @@ def _compute_base_name(text: str) -> str:
 
 _SHORT = 64
 _short_base_name = lru_cache(maxsize=1024)(_compute_base_name)
-"""The same few words are asked about again and again in one decision."""
+"""The same few words are checked many times in one decision."""

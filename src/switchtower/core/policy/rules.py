@@ -1,12 +1,9 @@
-"""What comes of a look at a tool call: a ruling, and why. Decides nothing.
+"""Rules and profiles: a ruling with its reason, the profile's default where no rule applies, and which rules apply to a call.
+The strictest rule that applies wins; the judge enforces that.
 
-The profiles: what holds where no rule says anything. And the kinds of tools that they tell apart.
-
-Rules as people write them, and which calls they speak about. The strictest that speaks wins; who asks sees to that.
-
-A rule that allows has to fit exactly. A rule that asks or denies fits generously: in any case, by a folder above, under any path.
-
-A profile and all rules in force, with one question for each step of a judgement: which rule speaks about this call?"""
+A rule that allows has to match exactly. A rule that asks or denies matches generously: in any case, by a folder above, under
+any path.
+"""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -24,16 +21,16 @@ class Ruling(StrEnum):
 
 
 class Judgement(Struct, frozen=True):
-    """A ruling, and why in one sentence that a person or a model can read."""
+    """A ruling, and its reason in one sentence for a user or a model."""
 
     ruling: Ruling
     reason: str
     always: events.Rule | None = None
-    """What "always for this session" would allow; None where nobody is asked, or where each time must be."""
+    """The rule that "always for this session" would add; None when no approval is requested, or when each call needs one."""
     destructive: bool = False
-    """It may destroy, publish or take over what cannot be had back."""
+    """It may destroy, publish or take over something that cannot be recovered."""
     reasons: tuple[str, ...] = ()
-    """Every reason for a question, `reason` first, where there are several."""
+    """Every reason for a question, `reason` first, when there are several."""
 
 
 def allow(reason: str, *, destructive: bool = False) -> Judgement:
@@ -57,7 +54,7 @@ class ToolKind(StrEnum):
     COMMAND = "command"
     COMMIT = "commit"
     SERVER = "server"
-    """Starting an MCP server that the workspace names."""
+    """Starts an MCP server that the workspace names."""
     OTHER = "other"
     """A tool that nothing is known about, such as one of an MCP server."""
 
@@ -84,7 +81,9 @@ _OTHERWISE = {"read-only": Ruling.DENY, "ask": Ruling.ASK, "auto": Ruling.ASK, "
 
 
 def classify_tool(tool: str, effect: str | None) -> ToolKind:
-    """A tool of ours is known by its name. One that claims the name but says that it does more is not taken for ours."""
+    """A built-in tool is known by its name. A tool that has the name but declares a stronger effect does not count as
+    built-in.
+    """
     kind = _KINDS.get(tool)
     claimed = _KIND_EFFECTS.get(effect or "", ToolKind.OTHER)
     if kind is None or (effect is not None and kind is not claimed and kind in (ToolKind.READ, ToolKind.WRITE)):
@@ -106,11 +105,13 @@ _COMMAND_TOOLS = ("run", "mcp_server")
 _COMMIT = "git_commit"
 _LONGEST = 4096
 TOOLS_OF_SERVERS = "@mcp"
-"""As a rule's `tool`: every tool that is not one of ours."""
+"""A rule with this `tool` applies to every tool that is not built in."""
 
 
 def parse_rules(table: object) -> tuple[events.Rule, ...]:
-    """The rules of a configuration, its `[[rules]]`. Raises `ValueError` that says which one is wrong, and why."""
+    """Parses the rules of a configuration, its `[[rules]]`. Raises `ValueError` with the number of the wrong rule and the
+    reason.
+    """
     if table is None:
         return ()
     if isinstance(table, str | bytes | Mapping) or not isinstance(table, Sequence):
@@ -146,7 +147,7 @@ def _find_problem(rule: events.Rule) -> str | None:
     if rule.command is None:
         return None
     if rule.tool == _COMMIT and rule.effect == Ruling.ALLOW and rule.path is None:
-        return None  # It is about the commit's message.
+        return None  # it matches the commit's message
     if rule.path is not None:
         return "`path` and `command` are for different tools, so make two rules of it"
     if rule.tool is not None and not any(is_for_tool(rule, tool) for tool in _COMMAND_TOOLS):
@@ -155,12 +156,12 @@ def _find_problem(rule: events.Rule) -> str | None:
 
 
 def format_rule(rule: events.Rule) -> str:
-    """A rule as one short text: `deny run git push *`."""
+    """Returns a rule as one short text: `deny run git push *`."""
     return " ".join(part for part in (rule.effect, rule.tool, rule.path, rule.command) if part is not None)
 
 
 def describe_always(rule: events.Rule) -> str:
-    """The rule that "always" would make, as the question shows it."""
+    """Returns the rule that "always" would make, as the approval shows it."""
     return format_rule(rule) if rule.command is not None or rule.path is not None else f"{format_rule(rule)}, with any arguments"
 
 
@@ -179,7 +180,7 @@ def is_for_tool(rule: events.Rule, tool: str) -> bool:
 
 
 def is_file_restriction(rule: events.Rule, tool: str, files: Sequence[paths.Parts], workspace: str) -> bool:
-    """A rule that asks or denies: it is about the tool, or about one of these files."""
+    """Returns whether a rule that asks or denies applies to the tool, or to one of these files."""
     if rule.command is not None or not is_for_tool(rule, tool):
         return False
     return rule.path is None or any(
@@ -188,7 +189,7 @@ def is_file_restriction(rule: events.Rule, tool: str, files: Sequence[paths.Part
 
 
 def is_file_permission(rule: events.Rule, tool: str, files: Sequence[paths.Parts], workspace: str) -> bool:
-    """A rule that allows: it is about the tool, and about each of these files."""
+    """Returns whether a rule that allows applies to the tool, and to each of these files."""
     if rule.command is not None or not is_for_tool(rule, tool):
         return False
     if rule.path is None:
@@ -197,14 +198,14 @@ def is_file_permission(rule: events.Rule, tool: str, files: Sequence[paths.Parts
 
 
 def allows_commit(rule: events.Rule, tool: str, message: object) -> bool:
-    """A rule that allows commits by their message."""
+    """Returns whether the rule allows commits with this message."""
     if rule.effect != Ruling.ALLOW or rule.tool != tool or tool != _COMMIT or rule.command is None:
         return False
     return isinstance(message, str) and len(message) <= _LONGEST and matches_tool(rule.command, message)
 
 
 def has_literal_path(rule: events.Rule) -> bool:
-    """It spells out its file, so whoever made it meant that one."""
+    """Returns whether the rule spells out its file, so its author meant that one."""
     return rule.path is not None and paths.parse_path_pattern(rule.path).is_literal
 
 
@@ -216,7 +217,9 @@ class PolicyRules(Struct, frozen=True):
     profile: str
     configured: tuple[events.Rule, ...] = ()
     granted: tuple[events.Rule, ...] = ()
-    """Made by "always" in this session. For commands they hold only in the workspace's own folder and with its own input."""
+    """Rules made by "always" in this session. For commands they hold only in the workspace's own folder and with its own
+    input.
+    """
 
     @property
     def rules(self) -> tuple[events.Rule, ...]:
@@ -226,18 +229,20 @@ class PolicyRules(Struct, frozen=True):
         return default_ruling(self.profile, kind)
 
     def refuse(self, reason: str) -> Judgement:
-        """For what nobody can allow in advance: a question, or a no where nobody is to be asked."""
+        """Returns the judgement of a call that cannot be allowed in advance: a question, or a denial in the profile
+        `read-only`.
+        """
         return deny(reason) if self.profile == "read-only" else ask(reason)
 
     def find_file_rule(self, ruling: Ruling, tool: str, files: Sequence[paths.Parts], workspace: str) -> events.Rule | None:
-        """A rule that asks or denies, and speaks about this tool or one of these files."""
+        """Returns a rule that asks or denies, and applies to this tool or one of these files."""
         for rule in self.rules:
             if rule.effect == ruling and is_file_restriction(rule, tool, files, workspace):
                 return rule
         return None
 
     def find_rule_below(self, tool: str, folders: Sequence[paths.Parts], workspace: str) -> events.Rule | None:
-        """A rule that asks or denies, and speaks about files that a look through these folders would meet."""
+        """Returns a rule that asks or denies, and applies to files that a search through these folders would read."""
         for rule in self.rules:
             if rule.effect == Ruling.ALLOW or rule.path is None or not is_for_tool(rule, tool):
                 continue
@@ -246,7 +251,7 @@ class PolicyRules(Struct, frozen=True):
         return None
 
     def find_command_rule(self, ruling: Ruling, tool: str, seen: command_analysis.CommandAnalysis) -> events.Rule | None:
-        """A rule that asks or denies, and speaks about some part of this command."""
+        """Returns a rule that asks or denies, and applies to some part of this command."""
         for rule in self.rules:
             if rule.effect != ruling or not is_for_tool(rule, tool):
                 continue
@@ -263,14 +268,16 @@ class PolicyRules(Struct, frozen=True):
         return any(rule.effect != Ruling.ALLOW and rule.path is not None and is_for_tool(rule, tool) for rule in self.rules)
 
     def list_allowing_rules(self, tool: str, files: Sequence[paths.Parts], workspace: str) -> list[events.Rule]:
-        """Rules that allow this tool each of these files."""
+        """Returns the rules that allow this tool each of these files."""
         return [rule for rule in self.rules if rule.effect == Ruling.ALLOW and is_file_permission(rule, tool, files, workspace)]
 
     def list_commit_rules(self, tool: str, message: object) -> list[events.Rule]:
         return [rule for rule in self.rules if allows_commit(rule, tool, message)]
 
     def list_allowed_commands(self, tool: str) -> list[patterns.CommandPattern]:
-        """What configured rules allow this tool to run. One with a path speaks about files and says nothing here."""
+        """Returns the commands that configured rules allow this tool to run. A rule with a path is about files and does not
+        count here.
+        """
         return _parse_command_patterns(self.configured, tool)
 
     def list_granted_commands(self, tool: str) -> list[patterns.CommandPattern]:
@@ -281,7 +288,7 @@ def _parse_command_patterns(listed: Sequence[events.Rule], tool: str) -> list[pa
     return [
         patterns.parse_rule_pattern("*" if rule.command is None else rule.command)
         for rule in listed
-        # A rule for commands is no rule for servers: those live on, and their tools are offered to the model.
+        # A rule for commands does not apply to servers: a server keeps running, and its tools are offered to the model.
         if rule.effect == Ruling.ALLOW and rule.path is None and (tool == "run" or rule.tool is not None)
         if is_for_tool(rule, tool)
     ]

@@ -1,8 +1,8 @@
-"""The files that hold secrets, by name. The list lives here and only here; it looks at names, never at files.
+"""The files that hold secrets, by name. The list exists only here; it checks names and reads no files.
 
-`tools/files/scope.py` asks `is_secret` again about the path that a name really leads to, because a link can carry an innocent
-one. In a command a secret is only looked for: a shell has endless ways to spell a path, so what is found is asked about and what
-is not found proves nothing.
+`tools/files/scope.py` calls `is_secret` again for the path that a name really leads to, because a link can have an innocent
+name. In a command, secrets are only searched for: a shell has endless ways to spell a path, so a hit needs an approval, and no
+hit proves nothing.
 """
 
 import re
@@ -33,7 +33,7 @@ _MOST_TO_LOOK_AT = 4096
 _WILDCARDS = re.compile(r"[*?\[]")
 _HIDDEN_BY_WILDCARD = re.compile(r"[*?\[{]")
 
-# What a wildcard of a shell could stand for. `id_*` is narrower here: `*.md` would fit `id_x.md` too.
+# The names that a shell wildcard could expand to. `id_*` is narrower here: `*.md` would match `id_x.md` too.
 _WILDCARD_TARGETS = (
     *(globs.parse_glob(name) for name in NAMES if name != "id_*"),
     *(globs.parse_glob(f"id_{kind}{end}") for kind in ("rsa", "dsa", "ecdsa", "ed25519") for end in ("", "_sk")),
@@ -42,7 +42,7 @@ _WILDCARD_TARGETS = (
 
 
 def is_secret(path: str) -> bool:
-    """Whether a file of this name is kept from tools. Upper and lower case count as one, as they do on some disks."""
+    """Returns whether tools may not read a file of this name. The check ignores case, as some file systems do."""
     parts = tuple(part for part in paths.normalize_name(path).replace("\\", "/").split("/") if part not in ("", "."))
     if not parts:
         return False
@@ -50,13 +50,15 @@ def is_secret(path: str) -> bool:
 
 
 def has_secrets(path: str) -> bool:
-    """Whether a search through this folder would read secrets whatever else it finds."""
+    """Returns whether a search through this folder would read secrets whatever else it finds."""
     folder = path.rstrip("/")
     return is_secret(folder) or any(is_secret(f"{folder}/{name}") for _, name in PLACES)
 
 
 def find_secret_file(word: str, bases: tuple[paths.Parts, ...] = ((),), *, wildcards: bool = False) -> str | None:
-    """The secret file that a word of a command names: the word, a value in it (`--file=.env`, `HEAD:.env`), or a wildcard."""
+    """Returns the secret file that a word of a command names: the word, a value in it (`--file=.env`, `HEAD:.env`), or a
+    wildcard.
+    """
     if not _can_name_secret(word):
         return None
     for candidate in _iterate_candidates(word[:_MOST_TO_LOOK_AT]):
@@ -68,7 +70,7 @@ def find_secret_file(word: str, bases: tuple[paths.Parts, ...] = ((),), *, wildc
 
 
 def find_secret_in_code(code: str) -> str | None:
-    """The secret file that a piece of program text names. Names of variables such as `id_user` are no key files."""
+    """Returns the secret file that a piece of program text names. Names of variables such as `id_user` are not key files."""
     if not _can_name_secret(code):
         return None
     for path in extract_paths(code):
@@ -81,12 +83,12 @@ def find_secret_in_code(code: str) -> str | None:
 
 
 def extract_paths(code: str) -> Iterator[str]:
-    """What looks like a path in a text that is no shell command."""
+    """Yields the words that look like paths in a text that is not a shell command."""
     return (found[0] for found in _PATHS_IN_CODE.finditer(code))
 
 
 def _can_name_secret(text: str) -> bool:
-    """All secrets have a dot, an underscore or a look-alike of one in their name; most words of a command have neither."""
+    """All secrets have a dot, an underscore or a similar character in their name; most words of a command have neither."""
     return "." in text or "_" in text or not text.isascii() or bool(_HIDDEN_BY_WILDCARD.search(text)) or "credentials" in text
 
 
@@ -108,7 +110,7 @@ def _can_expand_to_secret(path: str) -> bool:
 
 
 def _can_expand(wildcard: globs.Glob, target: globs.Glob) -> bool:
-    # A shell's wildcard does not stand for a dot at the beginning of a name.
+    # A shell's wildcard does not match a dot at the start of a name.
     if target[:1] == (".",) and wildcard[:1] != (".",):
         return False
     return globs.can_overlap(wildcard, target)

@@ -1,8 +1,8 @@
-"""The engine port: who does a run's work. An engine emits events, asks for approvals and can be cancelled.
+"""The engine port: an engine does the work of a run. It emits events, requests approvals and can be cancelled.
 
-An engine is started because a `RunStarted` was committed. It speaks only through its `Desk`: what it emits enters the
-session's lane and is journalled before anyone sees it. Cancelling is asyncio's own: the task that runs `Engine.run` is
-cancelled, and the engine cleans up (kills processes, closes streams) before it lets go.
+An engine is started because a `RunStarted` was committed. Its only output is its `RunContext`: what it emits is queued in the
+session's lane and is journalled before any client sees it. Cancellation is asyncio's own: the task that runs `Engine.run` is
+cancelled, and the engine cleans up (kills processes, closes streams) before it returns.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -19,7 +19,7 @@ FlowEvent = events.ToolCalled | events.ToolFinished | events.ApprovalDecided | e
 
 
 class Message(Struct, frozen=True):
-    """A finished piece of the conversation: `user`, `assistant` or `tool`."""
+    """A finished piece of the conversation. `role` is `user`, `assistant` or `tool`."""
 
     role: str
     text: str
@@ -32,11 +32,11 @@ class Message(Struct, frozen=True):
     """See `events.MessageCompleted`."""
     images: tuple[events.Image, ...] = ()
     at_ms: int = 0
-    """When it was said."""
+    """The time at which it was sent."""
 
 
 class Task(Struct, frozen=True):
-    """One run, as an engine needs to know it. All of it comes from the journal, so it is the same after a restart."""
+    """One run as an engine needs to know it. All of it is read from the journal, so it is the same after a restart."""
 
     session_id: str
     run_id: str
@@ -48,47 +48,49 @@ class Task(Struct, frozen=True):
     messages: tuple[Message, ...]
     """The conversation so far; it ends with this run's user message, or with what this run had done before a restart."""
     open_calls: tuple[events.ToolRequest, ...] = ()
-    """Calls of the last assistant message that have no result yet: where a run goes on after a restart."""
+    """Calls of the last assistant message that have no result yet: a resumed run continues with them."""
     called: frozenset[str] = frozenset()
     """Ids of those open calls whose `ToolCalled` is already journalled."""
     pending_approval: events.Approval | None = None
-    """The question that was open when the daemon stopped; its answer comes from `Desk.ask` with the same approval."""
+    """The approval that was open when the daemon stopped; `RunContext.request_approval` returns its answer for the same
+    question.
+    """
     purpose: events.Purpose = events.Purpose.WORK
     instructions: str = ""
-    """What a run that is not work was told: how to summarise, for instance."""
+    """The instructions of a run that is not work, for instance how to summarise."""
     force: bool = False
     policy: str = "ask"
     rules: tuple[events.Rule, ...] = ()
-    """Made by decisions in this session."""
+    """The rules that decisions in this session have made."""
     run_rules: tuple[events.Rule, ...] = ()
-    """Sent with the message that started this run."""
+    """The rules that were sent with the message that started this run."""
     thinking: str | None = None
     budget: events.Budget = events.Budget()
     started_at_ms: int = 0
     turns_taken: int = 0
-    """By this run, before a restart."""
+    """Turns of this run before a restart."""
     tokens_used: int = 0
-    """By this run, before a restart."""
+    """Tokens of this run before a restart."""
     cost: float = 0.0
-    """Of this run, before a restart."""
+    """The cost of this run before a restart."""
     context_tokens: int = 0
-    """What the last call of a model took in and put out, in this session."""
+    """The input and output tokens of the last model call in this session."""
     checkpoint: str | None = None
-    """The tree that this run has already kept of the workspace, before a restart."""
+    """The tree that this run had stored of the workspace before a restart."""
     timeline: Timeline = Timeline()
     auto_compact: bool = True
     auto_retry: bool = True
     preset: events.Preset | None = None
     program: events.Program | None = None
-    """As it was asked for, before anything of it was hidden: known to its first daemon only."""
+    """The program as it was requested, before redaction. Only the daemon that started it knows it."""
     flow: events.Flow | None = None
-    """As it was asked for; after a restart, as the journal has it."""
+    """The flow as it was requested; after a restart, as the journal has it."""
     steps: tuple[FlowEvent, ...] = ()
-    """What a flow's run had done before a restart, and what was decided in it."""
+    """The steps that a flow's run had done before a restart, and the decisions in it."""
 
 
 class ApprovalQuestion(Struct, frozen=True):
-    """What an engine wants approved. `subject` is exactly what will run; the approval is bound to its hash."""
+    """An action that an engine wants approved. `subject` is exactly what will run; the approval is bound to its hash."""
 
     call_id: str
     kind: str
@@ -97,15 +99,15 @@ class ApprovalQuestion(Struct, frozen=True):
     details: dict[str, object]
     subject: str
     rule: events.Rule | None = None
-    """What "always for this session" would allow."""
+    """The rule that "always for this session" would add."""
     approval_id: str | None = None
-    """When whoever asks wants to know it beforehand."""
+    """The id of the approval, when the engine has to know it beforehand."""
     options: tuple[str, ...] = ("approve", "deny")
-    """Without `approve`, approving is refused; `details` say why under `events.CANNOT_APPROVE`."""
+    """Without `approve`, an approval is refused; `details` has the reason under `events.CANNOT_APPROVE`."""
 
 
 class TypedText(Struct, frozen=True):
-    """What somebody sent to a program, unhidden."""
+    """Text that a client sent to a program, not redacted."""
 
     text: str
 
@@ -116,7 +118,7 @@ class ResizedScreen(Struct, frozen=True):
 
 
 class ApprovalAnswer(Struct, frozen=True):
-    """`verdict` is None when the question expired."""
+    """The decision on an approval. `verdict` is None when the approval expired."""
 
     verdict: events.Verdict | None
     comment: str | None = None
@@ -126,30 +128,32 @@ class ApprovalAnswer(Struct, frozen=True):
 
 
 class DialogAnswer(Struct, frozen=True):
-    """`response` is None when nobody answered; `reason` says why: `dismissed`, `expired`, or what ended the run."""
+    """The answer to a dialog. `response` is None when it ended without one; `reason` is then `dismissed`, `expired`, or what
+    ended the run.
+    """
 
     response: dict[str, Any] | None
     reason: str = ""
 
 
 class RunResult(Struct, frozen=True):
-    """How a run's work ended. Acceptance is checked afterwards, and only after a success."""
+    """The result of a run's work. Acceptance is checked afterwards, and only after a success."""
 
     outcome: events.Outcome
     summary: str
     exit_code: int | None = None
-    """A program's own."""
+    """The exit code of the program, when the run was one."""
 
 
 class StepCancelled(Exception):
-    """Somebody had enough of this step; the run goes on without it."""
+    """A user has stopped this step; the run continues without it."""
 
 
 class RunContext(Protocol):
-    """What the runtime offers to an engine during one run."""
+    """The runtime's interface to an engine during one run."""
 
     async def emit(self, event: events.AnyEvent) -> None:
-        """Hands one event over. Waits only when too many are uncommitted, so an engine cannot outrun the disk."""
+        """Queues one event. Waits only when too many are uncommitted, so an engine cannot outrun the disk."""
         ...
 
     async def flush(self) -> None:
@@ -157,52 +161,59 @@ class RunContext(Protocol):
         ...
 
     async def request_approval(self, question: ApprovalQuestion) -> ApprovalAnswer:
-        """Requests an approval and waits for a decision or the expiry. When the run already has this very question
-        pending (same call, same subject), it waits for that one instead of asking twice."""
+        """Requests an approval and waits for a decision or the expiry. When the run already has this very question pending
+        (same call, same subject), it waits for that one instead of requesting a second one.
+        """
         ...
 
     async def open_dialog(self, dialog: events.Dialog) -> DialogAnswer:
-        """Opens a dialog and waits for the first answer, or for its end without one. Its id is given to it."""
+        """Opens a dialog and waits for the first answer, or for its end without one. The runtime assigns its id."""
         ...
 
     async def run_step(self, step: str, work: Awaitable[T]) -> T:
-        """Does the work, unless somebody has enough of this step of the run: then it is cancelled and `StepStopped` raised."""
+        """Awaits the work. When a user stops this step of the run, the work is cancelled and `StepCancelled` is raised."""
         ...
 
     def take_steering_messages(self) -> tuple[events.MessageQueued, ...]:
-        """The messages that wait to be told to the model, each handed out once. Emit a `MessageDelivered` for each."""
+        """Returns the messages that wait to be sent to the model, each one once. The engine emits a `MessageDelivered` for
+        each.
+        """
         ...
 
     async def withdraw_approval(self, approval_id: str, reason: str) -> None:
-        """The question needs no decision any more. Whoever waits in `ask` is answered as if it had expired."""
+        """Withdraws an approval that no longer needs a decision. `request_approval` then returns as if it had expired."""
         ...
 
     async def next_terminal_input(self) -> TypedText | ResizedScreen:
-        """What comes to the terminal next, in the order it was accepted. Waits for it."""
+        """Waits for the next input of the terminal, in the order in which it was accepted."""
         ...
 
     def report_exit(self, exit_code: int) -> None:
-        """How the run's program ended, told also when the run is cancelled and returns no result."""
+        """Reports the exit code of the run's program, also when the run is cancelled and returns no result."""
         ...
 
     async def wait_for_force(self) -> None:
-        """Returns when somebody wants the run to end without ceremony."""
+        """Returns when a user wants the run to be killed rather than asked to end."""
         ...
 
     def release_output(self, call_id: str) -> None:
-        """Nothing more comes for now: lets go of output that was held back, unless a secret has begun in it."""
+        """Releases output that was held back, because no more follows for now, unless a secret has started in it."""
         ...
 
     def redact(self, text: str) -> str:
-        """The text without secrets. For text that is cut before it is emitted: the rest of a secret is not recognised."""
+        """Returns the text without secrets. Call it for text that is cut before it is emitted: the rest of a secret is not
+        recognised.
+        """
         ...
 
     def mint(self, prefix: str) -> str:
-        """A fresh id."""
+        """Returns a new id."""
         ...
 
     def is_shutting_down(self) -> bool:
-        """Whether a cancelled run is cancelled only because the daemon stops. One that goes on afterwards takes nothing back."""
+        """Returns whether a cancelled run is cancelled only because the daemon stops. A run that resumes after the restart must
+        then withdraw or cancel nothing.
+        """
         ...
 
 
@@ -211,7 +222,7 @@ class Engine(Protocol):
 
 
 def answered_call_ids(messages: Sequence[Message]) -> set[str]:
-    """The ids of calls that have been answered."""
+    """The ids of the calls that have a result."""
     return {message.call_id for message in messages if message.role == "tool" and message.call_id}
 
 
@@ -230,7 +241,7 @@ def convert_imported(event: events.MessageImported) -> Message:
 
 
 def convert_shell_result(started: events.ShellStarted, finished: events.ShellFinished) -> Message:
-    """What the model is told of a command that a person ran."""
+    """Returns the message in which the model gets a command that a user ran."""
     how = "was cancelled" if finished.cancelled else f"ended with exit code {finished.exit_code}"
     text = f"I ran this command myself:\n\n{started.command}\n\nIt {how}. Its output:\n\n{finished.text}"
     return Message(role="user", text=text)
@@ -240,8 +251,9 @@ SUMMARY_HEADING = "What has happened so far, in summary:"
 
 
 def compact_messages(messages: Sequence[Message], summary: str, kept: int) -> list[Message]:
-    """The conversation with a summary in place of its beginning. The last `kept` messages of user and assistant stay, each
-    with the tool results behind it; results that a restart made up are not counted, so that everybody counts the same."""
+    """Returns the conversation with a summary in place of its beginning. The last `kept` messages of user and assistant stay,
+    each with the tool results behind it; results that a restart made up are not counted, so that every reader counts the same.
+    """
     first_kept = len(messages)
     for index in range(len(messages) - 1, -1, -1):
         if kept <= 0:

@@ -1,4 +1,4 @@
-"""The workshop port: what the runtime needs of the world around it. Folders, processes and models are looked at there."""
+"""The host services port: what the runtime needs from the machine, such as folders, processes and models."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -22,11 +22,11 @@ class ModelInfo(Struct, frozen=True):
     price_in: float | None = None
     price_out: float | None = None
     key_source: str | None = None
-    """Where its key comes from, for people."""
+    """The source of its API key, for users to read."""
 
 
 class TemplateInfo(Struct, frozen=True):
-    """A skill or a prompt that a message can begin with, as `/name`."""
+    """A skill or a prompt that a message can start with, as `/name`."""
 
     name: str
     kind: str
@@ -36,7 +36,7 @@ class TemplateInfo(Struct, frozen=True):
 
 
 class PresetInfo(Struct, frozen=True, kw_only=True):
-    """A preset that a session can begin with, or why it cannot. What it leaves open is None."""
+    """A preset that a session can start with, or why it cannot. Fields that it leaves open are None."""
 
     name: str
     origin: str
@@ -52,7 +52,7 @@ class PresetInfo(Struct, frozen=True, kw_only=True):
 
 
 class TrustedFolder(Struct, frozen=True):
-    """A folder whose instructions count, and those of the folders below it."""
+    """A folder whose instructions are used, and those of the folders below it."""
 
     path: str
     since_ms: int
@@ -60,14 +60,14 @@ class TrustedFolder(Struct, frozen=True):
 
 
 class ToolInfo(Struct, frozen=True):
-    """Something an agent can do."""
+    """A tool that an agent can call."""
 
     name: str
     description: str
 
 
 class BreakerState(Struct, frozen=True, kw_only=True):
-    """How a provider has behaved lately. `state` is `closed`, `open` or `half_open`; times are in milliseconds."""
+    """A provider's recent failures. `state` is `closed`, `open` or `half_open`; times are in milliseconds."""
 
     provider: str
     state: str
@@ -81,17 +81,17 @@ class BreakerState(Struct, frozen=True, kw_only=True):
 
 
 class ShellResult(Struct, frozen=True):
-    """How a person's own command ended; `text` is what it put out, bounded."""
+    """The result of a user's own command; `text` is its output, bounded."""
 
     exit_code: int
     text: str
 
 
 class WorkspaceServices(Protocol):
-    """What the disk of one session's home can tell."""
+    """The files of one session's workspace, on the node that owns the session."""
 
     async def diff(self, workspace: events.Workspace, changes: Sequence[WorkspaceChange]) -> str:
-        """What these runs changed, as a unified diff."""
+        """Returns the changes of these runs as a unified diff."""
         ...
 
     async def list_templates(self, workspace: str) -> Sequence[TemplateInfo]: ...
@@ -100,36 +100,39 @@ class WorkspaceServices(Protocol):
 
 
 class HostServices(WorkspaceServices, Protocol):
-    """Of this machine. Whoever knows the session asks `of` it: its home, and so its folder, may be another node's."""
+    """The services of this machine. A caller that knows the session uses `get_workspace`: another node may own the session,
+    and have its folder.
+    """
 
     @property
     def usual_policy(self) -> str:
-        """The profile of a session that names none."""
+        """The policy of a session that names none."""
         ...
 
     def get_workspace(self, session_id: str) -> WorkspaceServices: ...
 
     def needs_model_lookup(self, command: commands.StartSession) -> bool:
-        """Whether `prepared` can decide at once. If not, `look_up_model` comes first."""
+        """Returns whether `prepare_session` can decide at once. If not, `look_up_model` must come first."""
         ...
 
     async def look_up_model(self, command: commands.StartSession | commands.ConfigureSession) -> None:
-        """Asks the provider's server which models it has, for what decides afterwards. Bounded, cached, and raises nothing."""
+        """Asks the provider's server which models it has, for the decision afterwards. Bounded, cached, and raises nothing."""
         ...
 
     async def list_server_models(self, provider: str) -> Sequence[str] | None:
-        """The models that a provider's server lists; None when it has no list."""
+        """Lists the models of a provider's server; None when it has no list."""
         ...
 
     def prepare_session(self, command: commands.StartSession) -> commands.StartSession:
-        """The command with what it left open filled in. Refuses a session that could not work: an unknown model, sandbox,
-        policy, preset or folder."""
+        """Returns the command with its open fields filled in. Refuses a session that could not work: an unknown model,
+        sandbox, policy, preset or folder.
+        """
         ...
 
     def check_configuration(self, command: commands.ConfigureSession) -> None: ...
 
     async def add_worktree(self, command: commands.StartSession) -> commands.StartSession:
-        """The same session in a worktree of its own."""
+        """Returns the same session in its own worktree."""
         ...
 
     async def check_criterion(
@@ -137,36 +140,37 @@ class HostServices(WorkspaceServices, Protocol):
     ) -> events.CriterionResult: ...
 
     async def run_shell(self, command: str, workspace: events.Workspace, sandbox: str, shell_id: str) -> "ShellResult":
-        """Runs a person's own command to its end. Cancelled, it ends all that it started."""
+        """Runs a user's own command to its end. When cancelled, it ends all processes that the command started."""
         ...
 
     def resolve_folder(self, path: str) -> str:
-        """The folder that a path leads to, links followed."""
+        """Returns the folder that a path leads to, with links followed."""
         ...
 
     def kill_processes(self, run_id: str) -> int:
-        """Ends what a run left behind; how many there were."""
+        """Kills the processes that a run left behind; returns their number."""
         ...
 
     async def list_models(self) -> Sequence[ModelInfo]: ...
 
     def trust_folder(self, path: str, actor: events.Actor) -> str:
-        """From now on the folder's instructions count; its real path."""
+        """Makes the folder trusted, so that its instructions are used; returns its real path."""
         ...
 
     def forget_folder(self, path: str) -> bool:
-        """Whether the folder was trusted by a decision."""
+        """Returns whether a decision had made the folder trusted."""
         ...
 
     def list_trusted_folders(self) -> Sequence[TrustedFolder]: ...
 
     def list_tools(self) -> Sequence[ToolInfo]:
-        """The agent's own tools; those of MCP servers come with a session's first run."""
+        """Lists the agent's own tools; those of MCP servers are added in a session's first run."""
         ...
 
     def list_breakers(self) -> Sequence[BreakerState]: ...
 
     def set_provider_variables(self, variables: Mapping[str, str]) -> None:
         """Takes keys and addresses of providers from the owner's shell, for this node and in memory only. Blocks. Raises
-        `InvalidCommand` for other variables."""
+        `InvalidCommand` for other variables.
+        """
         ...

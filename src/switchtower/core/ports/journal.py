@@ -1,15 +1,12 @@
-"""The journal port: where everything that happened is kept. Stores implement it; nothing else writes.
+"""The journal port: the durable log of every session, with its search and its audit. Stores implement it; nothing else writes.
 
-The unit is the `Entry`: an event with its place, already encoded. What is stored is what replay reads and what live
-subscribers are sent, so the two cannot differ. An append is atomic: entries, receipts, the session's card and its
-snapshot become durable together or not at all, and only then does the caller hear of it.
+The unit is the `Entry`: an event with its place, already encoded. Replay reads the same bytes that live subscribers are sent,
+so the two cannot differ. An append is atomic: entries, receipts, the session's card and its snapshot become durable together
+or not at all, and the caller continues only then.
 
-Several processes may share one journal: a session is written only by its home, and `epoch` is the number of that tenure.
-A store refuses an append of an older epoch with `errors.Fenced`.
-
-The search port: finds words in everything that was said and done. Stores implement it, beside the journal.
-
-The audit port: who decided what, from where and when, over all sessions. Stores implement it; it only reads."""
+Several processes may share one journal: only the node that owns a session writes it, and `epoch` is the number of that
+ownership. A store refuses an append of an older epoch with `errors.Fenced`.
+"""
 
 from collections.abc import Awaitable, Mapping, Sequence
 from types import MappingProxyType
@@ -21,7 +18,7 @@ from switchtower.core import events
 
 
 class Entry(NamedTuple):
-    """One journalled event. `data` is the event as compact JSON; `kind` says which."""
+    """One journalled event. `data` is the event as compact JSON; `kind` is the name of its type."""
 
     seq: int
     ts_ms: int
@@ -31,7 +28,7 @@ class Entry(NamedTuple):
 
 
 class Receipt(Struct, frozen=True):
-    """The stored outcome of a command with an identity. `scope` is the session's id, or `server`."""
+    """The stored outcome of a command with an idempotency key. `scope` is the session's id, or `server`."""
 
     scope: str
     key: str
@@ -39,18 +36,18 @@ class Receipt(Struct, frozen=True):
     outcome: dict[str, Any]
     expires_at_ms: int
     replaces: bool = False
-    """Takes the place of one with its identity; otherwise that must have expired."""
+    """Replaces a receipt with the same scope and key; otherwise that one must have expired."""
 
 
 class WaitingPrompt(Struct, frozen=True):
-    """What a program in a terminal waits for."""
+    """The input that a program in a terminal waits for."""
 
     reason: str
     prompt: str
 
 
 class ApprovalSummary(Struct, frozen=True):
-    """An approval that waits, in short."""
+    """A pending approval in short."""
 
     title: str
     tool: str
@@ -58,7 +55,7 @@ class ApprovalSummary(Struct, frozen=True):
 
 
 class UsageSummary(Struct, frozen=True):
-    """What the models of a session took so far. `cost` is None where no price is known."""
+    """The model usage of a session so far. `cost` is None when no price is known."""
 
     input_tokens: int
     output_tokens: int
@@ -81,18 +78,18 @@ class Card(Struct, frozen=True):
     pending_approval_id: str | None = None
     title: str = ""
     loaded: bool | None = None
-    """Whether somebody asked to have it at hand (True), or said that nobody needs it (False)."""
+    """True when a client asked to keep it loaded, False when a client unloaded it."""
     shells: int = 0
-    """How many commands people are running in it."""
+    """The number of users' own commands that are running in it."""
     messages: int = 0
-    """How long its conversation is."""
+    """The number of messages in its conversation."""
     mode: str = ""
     tool: str = ""
     """The program in its terminal, when it has one."""
     ended_at_ms: int | None = None
     exit_code: int | None = None
     pid: int | None = None
-    """Of the program, while it runs."""
+    """The process id of the program while it runs."""
     waits: WaitingPrompt | None = None
     question: ApprovalSummary | None = None
     host: str | None = None
@@ -106,12 +103,13 @@ class Card(Struct, frozen=True):
     alias: str | None = None
     """The id that its first client chose for it."""
     spent: UsageSummary | None = None
-    """None before the first call of a model."""
+    """None before the first model call."""
     accepted: dict[str, bool] = {}
     """The criteria of its last run, and whether each was met."""
     home: str | None = None
-    """The node that decides for it, as the store knows when it is asked. Never stored with the card; None where there are no
-    nodes, or nobody holds it."""
+    """The node that owns it, as the store knows when it is queried. It is never stored with the card; None without a cluster,
+    or while no node owns the session.
+    """
 
 
 class Append(Struct):
@@ -122,13 +120,13 @@ class Append(Struct):
     entries: Sequence[Entry]
     receipts: Sequence[Receipt] = ()
     card: Card | None = None
-    """The session's new card, when it changed; always there with a session's first entry."""
+    """The session's new card, when it changed; a session's first entry always has one."""
     snapshot: bytes | None = None
     """The folded session as of the last entry, for a quick load."""
 
 
 class StoredSession(Struct, frozen=True):
-    """What a load starts from: the last snapshot (`None`: fold from seq 1), and where it stands."""
+    """The starting point of a load: the last snapshot (`None`: fold from seq 1) and its seq."""
 
     session_id: str
     epoch: int
@@ -137,9 +135,10 @@ class StoredSession(Struct, frozen=True):
 
 
 class Retention(Struct, frozen=True):
-    """How much of what is prunable stays: the newest `keep_entries` of a session, none older than `keep_ms`; 0 means no limit.
+    """The limits for prunable entries: the newest `keep_entries` of a session, none older than `keep_ms`; 0 means no limit.
 
-    Only entries at or below the session's snapshot go, so that a load never misses one; the newest entry always stays.
+    Only entries at or below the session's snapshot are removed, so that a load never misses one; the newest entry always
+    stays.
     """
 
     keep_entries: int
@@ -157,31 +156,37 @@ class Journal(Protocol):
     async def close(self) -> None: ...
 
     def append(self, append: Append) -> Awaitable[None]:
-        """Done when the addition is durable. After `errors.Fenced` or `errors.JournalUnavailable` nothing of it is stored."""
+        """The result is set when the append is durable. After `errors.Fenced` or `errors.JournalUnavailable` nothing of it is
+        stored.
+        """
         ...
 
     async def load(self, session_id: str) -> StoredSession | None:
-        """Where to start folding a session; `None` when there is no such session."""
+        """Returns where to start folding a session; `None` when the session does not exist."""
         ...
 
     async def read(self, session_id: str, after_seq: int, limit: int) -> list[Entry]:
-        """The next retained entries in order: at least one while there is one, at most `limit`, and fewer when they are large."""
+        """Returns the next retained entries in order: at least one if one exists, at most `limit`, and fewer when they are
+        large.
+        """
         ...
 
     async def read_back(self, session_id: str, before_seq: int, limit: int, *, streamed: bool = True) -> list[Entry]:
-        """The last retained entries before a seq, in order. Bounded as `read` is. Not `streamed`: without what is prunable."""
+        """Returns the last retained entries before a seq, in order, bounded like `read`. Without `streamed`, prunable entries
+        are left out.
+        """
         ...
 
     async def find_gap(self, session_id: str, after_seq: int) -> int | None:
-        """The highest pruned seq beyond `after_seq`; `None` when a cursor at `after_seq` can be served without a hole."""
+        """Returns the highest pruned seq beyond `after_seq`; `None` when a cursor at `after_seq` can be served without a gap."""
         ...
 
     async def find_receipt(self, scope: str, key: str, now_ms: int) -> Receipt | None:
-        """The stored outcome for this identity, unless it has expired."""
+        """Returns the stored outcome for this key, unless it has expired."""
         ...
 
     async def list_receipts(self, scope: str, limit: int, now_ms: int) -> list[Receipt]:
-        """The newest of a scope that have not expired, newest first."""
+        """Returns the receipts of a scope that have not expired, newest first."""
         ...
 
     async def list_cards(
@@ -192,20 +197,22 @@ class Journal(Protocol):
         session_id: str | None = None,
         loaded: bool = False,
     ) -> list[Card]:
-        """Sessions, most recently updated first, optionally only those in the given states, with the given id, or loaded. The
-        deleted ones only for who asks for that state."""
+        """Returns the most recently updated sessions first, optionally only those in the given states, with the given id, or
+        loaded. Deleted ones are listed only when that state is requested.
+        """
         ...
 
     async def delete(self, session_id: str) -> int:
-        """Removes a session with all that there is of it; returns how many entries went. Nobody appends to it any more."""
+        """Removes a session with all its data; returns the number of removed entries. No writer may append to it afterwards."""
         ...
 
     async def prune(
         self, retention: Retention, now_ms: int, session_id: str | None = None, *, keep_from: Mapping[str, int] = NOTHING_KEPT
     ) -> int:
-        """Removes what retention allows, of one session or of all, and expired receipts; returns how many entries went.
+        """Removes what retention allows, of one session or of all, and expired receipts; returns the number of removed
+        entries.
 
-        `keep_from` are seqs of sessions from which on nothing goes, whatever retention allows.
+        `keep_from` has seqs of sessions from which on nothing is removed, whatever retention allows.
         """
         ...
 
@@ -215,15 +222,16 @@ class SearchHit(Struct, frozen=True):
     seq: int
     ts_ms: int
     kind: str
-    """Of the event that it was found in."""
+    """The kind of the event that contains the words."""
     snippet: str
-    """Some words around it."""
+    """Some words around the match."""
 
 
 class Search(Protocol):
     async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[SearchHit]:
-        """The best first, of all sessions or of one. All words must be there, in any order; the last may be a beginning, and
-        words in double quotes stand together. Nothing is found for a text without words."""
+        """Returns the best hits first, of all sessions or of one. All words must occur, in any order; the last may be a
+        prefix, and words in double quotes must be adjacent. A text without words finds nothing.
+        """
         ...
 
     async def forget(self, session_id: str) -> None: ...
@@ -232,7 +240,7 @@ class Search(Protocol):
 
 
 class NoSearch:
-    """For who has none: finds nothing. Implements `Search`."""
+    """Finds nothing, for daemons without a search index. Implements `Search`."""
 
     async def find(self, text: str, limit: int, *, session_id: str | None = None) -> list[SearchHit]:
         return []
@@ -245,23 +253,23 @@ class NoSearch:
 
 
 class InvalidAuditCursor(ValueError):
-    """Not a place that a page ended at."""
+    """The text is not a cursor that an audit page returned."""
 
 
 class AuditNote(Struct, frozen=True, omit_defaults=True):
-    """Something that concerns security and is no event of a session: a login, a change of users, tokens or hosts."""
+    """A security-relevant action that is not an event of a session: a login, a change of users, tokens or hosts."""
 
     kind: str
     ts_ms: int
     by: events.Actor
     subject: str = ""
-    """The user, the token or the host that it is about."""
+    """The user, the token or the host that it concerns."""
     detail: str = ""
 
 
 class AuditRecord(Struct, frozen=True, kw_only=True):
     place: str
-    """Where it stands in the whole log; the next page begins after the last one's."""
+    """The position in the whole log; the next page starts after the last record's."""
     ts_ms: int
     session_id: str
     seq: int
@@ -269,31 +277,31 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     host: str | None
     approval_id: str
     verdict: str
-    """A verdict of the core's, or `expired`: nobody decided."""
+    """A verdict of the core, or `expired`: no user decided."""
     by: str
     via: str
     client: str | None
     device: str | None = None
     """The access token's name and the user agent."""
     address: str | None = None
-    """The machine that it came from."""
+    """The machine that the decision came from."""
     comment: str | None
     rule: str | None
-    """What was allowed for the rest of the session, in short."""
+    """The rule that was added for the rest of the session, in short."""
     tool: str
     title: str
     summary: str
     claims: events.Claim | None = None
-    """Whom another host, or the hub, names as who decided there; `by` is then that machine."""
+    """The user that another host, or the hub, names as the decider there; `by` is then that machine."""
 
 
 class AuditPage(Struct, frozen=True):
     decisions: list[AuditRecord]
     next: str | None
-    """The place to go on from; None at the end."""
+    """The cursor of the next page; None at the end."""
 
 
 class Audit(Protocol):
     async def read_page(self, limit: int, *, before: str | None = None, since_ms: int = 0) -> AuditPage:
-        """The newest first. Raises `BadPlace`, and `errors.JournalUnavailable`."""
+        """Returns the newest records first. Raises `InvalidAuditCursor` and `errors.JournalUnavailable`."""
         ...

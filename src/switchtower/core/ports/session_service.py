@@ -1,8 +1,8 @@
-"""The tower port: what a protocol may ask of the runtime. Protocols know this and not the runtime behind it.
+"""The session service port: what a protocol may ask of the runtime. Protocols know this port and not the runtime behind it.
 
-Answers come by callback, on the event loop, after the commit that they speak of and before the events of that commit are
-published: an asker hears the answer first. A subscriber is a cursor with an outlet; whatever it has not taken stays in the
-journal, so a slow one costs nobody anything.
+Responses are callbacks on the event loop, after the commit that they report and before the events of that commit are
+published: a client gets the response first. A subscription is a cursor with a subscriber; whatever the subscriber has not
+taken stays in the journal, so a slow client costs the others nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     pass
 
 HEAD_CURSOR = 2**62
-"""A cursor that no session has reached: who attaches there is given what comes next, and nothing of before."""
+"""A cursor beyond every session's head: a subscriber that attaches there gets new events only."""
 
 SubmitOutcome = dict[str, Any]
 OutcomeCallback = Callable[[SubmitOutcome | errors.CoreError], None]
@@ -30,7 +30,7 @@ BatchWatcher = Callable[[Session, "Batch"], None]
 
 
 class FutureLike(Protocol):
-    """What of a future matters here."""
+    """The part of a future that is used here."""
 
     def done(self) -> bool: ...
 
@@ -40,7 +40,7 @@ class FutureLike(Protocol):
 
 
 def resolve_future(answer: FutureLike, outcome: SubmitOutcome | errors.CoreError) -> None:
-    """A `Done` for who waits with a future, and perhaps no longer."""
+    """An `OutcomeCallback` for a caller that waits with a future, which may have been cancelled."""
     if answer.done():
         return
     if isinstance(outcome, errors.CoreError):
@@ -50,7 +50,7 @@ def resolve_future(answer: FutureLike, outcome: SubmitOutcome | errors.CoreError
 
 
 class Batch:
-    """Entries of one session that were committed together, with room for each protocol to keep its encoding of them."""
+    """Entries of one session that were committed together, with a cache for each protocol's encoding of them."""
 
     __slots__ = ("encodings", "entries", "session_id")
 
@@ -69,23 +69,23 @@ class Batch:
 
 
 class Subscriber(Protocol):
-    """Where a subscription puts what it has for one client."""
+    """The receiver of a subscription's batches, for one client."""
 
     @property
     def is_ready(self) -> bool:
-        """False while the client does not take more; `Subscription.wake` says that it does again."""
+        """False while the client cannot take more; the client's connection calls `Subscription.wake` when it can again."""
         ...
 
     def deliver(self, batch: Batch) -> None: ...
 
     def on_gap(self, session_id: str) -> None:
-        """Retention removed what this client had not been sent yet; it must be attached anew."""
+        """Retention removed entries that this client had not been sent yet; it must attach again."""
         ...
 
 
 @runtime_checkable
 class LagObserver(Protocol):
-    """An outlet that wants to know when its client falls behind the live stream, and when it has caught up."""
+    """A subscriber that is notified when its client falls behind the live stream, and when it has caught up."""
 
     def on_lagging(self, session_id: str) -> None: ...
 
@@ -103,20 +103,20 @@ class Subscription(Protocol):
 
 
 class Attachment(Struct, frozen=True):
-    """`gap` says that the wished-for cursor cannot be served; the subscription then goes on after the session's head."""
+    """`gap`: the requested cursor cannot be served; the subscription then continues after the session's head."""
 
     session: Session
     subscription: Subscription
     gap: bool
     earliest_seq: int
-    """The first seq from which the log has no hole."""
+    """The first seq from which the log has no gap."""
 
 
 class HostForwarder(Protocol):
-    """The way to sessions that live on other hosts."""
+    """Forwards commands to sessions that live on other hosts."""
 
     def forward(self, host: str, command: commands.AnyCommand, done: OutcomeCallback) -> None:
-        """Hands a command to its session's host. `done` is told at once when the host cannot be reached."""
+        """Forwards a command to its session's host. `done` is called at once when the host cannot be reached."""
         ...
 
 
@@ -126,13 +126,13 @@ class SessionService(Protocol):
     def mint(self, prefix: str) -> str: ...
 
     def mint_secret(self, prefix: str) -> str:
-        """A token that nobody can guess."""
+        """Returns a token that cannot be guessed."""
         ...
 
     def submit(self, command: commands.AnyCommand, done: OutcomeCallback) -> None: ...
 
     async def ask(self, command: commands.AnyCommand) -> SubmitOutcome:
-        """Like `submit`, awaited: raises the refusal. Once asked it happens, whether or not anybody still waits."""
+        """Like `submit`, awaited: raises the refusal. A submitted command is carried out even when the caller stops waiting."""
         ...
 
     def attach(
@@ -148,61 +148,64 @@ class SessionService(Protocol):
         ...
 
     def subscribe(self, session_id: str, after_seq: int, subscriber: Subscriber) -> Subscription:
-        """For who has just been answered about this session: goes on from there without asking again."""
+        """Subscribes a client that has just had a response about this session: continues from there without another check."""
         ...
 
     @property
     def host_services(self) -> host_services.HostServices: ...
 
     async def get_session(self, session_id: str) -> Session:
-        """The session as it stands, in its own order and as committed: a copy, which does not move on."""
+        """Returns a copy of the session in its own order and as committed; the copy does not change."""
         ...
 
     def find_session_of_run(self, run_id: str) -> Session | None:
-        """The session as it stands whose active run this is, at this node. Not to be changed or kept."""
+        """Returns the current session whose active run on this node has this id. The caller must not change or keep it."""
         ...
 
     async def list_cards(
         self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = (), any_id: bool = False
     ) -> list[journal.Card]:
-        """Sessions, most recently updated first; or only those that a client wants at hand, or in one of these states.
+        """Lists the most recently updated sessions first; or only those that a client has loaded, or in one of these states.
 
-        `any_id`: also sessions that an older release stored under an id which a pi client chose. Only pi accepts those ids."""
+        `any_id`: also sessions that an older release stored under an id which a pi client chose. Only pi accepts those ids.
+        """
         ...
 
     async def search(self, text: str, limit: int, *, session_id: str | None = None) -> list[journal.SearchHit]:
-        """Words in what was said and done; see the search port."""
+        """Searches messages, tool calls and their results; see the search port."""
         ...
 
     async def read_entries(self, session_id: str, after_seq: int, limit: int) -> list[journal.Entry]:
-        """A page of what the journal has of a session."""
+        """Returns a page of a session's entries."""
         ...
 
     async def read_entries_before(
         self, session_id: str, before_seq: int, limit: int, *, streamed: bool = True
     ) -> list[journal.Entry]:
-        """The page before a seq, in order; without streamed pieces of text on request."""
+        """Returns the page before a seq, in order; without streamed pieces of text on request."""
         ...
 
     async def find_card(self, session_id: str) -> journal.Card | None: ...
 
     async def list_receipts(self, scope: str, limit: int) -> list[journal.Receipt]:
-        """The newest of a protocol's own receipts, newest first."""
+        """Returns the newest of a protocol's own receipts, newest first."""
         ...
 
     def watch(self, watcher: Watcher, *, owned_only: bool = False) -> Callable[[], None]:
-        """Tells of every session's events once they are committed and published, but for the pieces of streamed text. The
-        session is as it stands then, and not to be changed or kept. Returns what ends it.
+        """Calls the watcher for every session's events once they are committed and published, except for the pieces of
+        streamed text. The session is the current one, and the watcher must not change or keep it. Returns a function that
+        stops it.
 
-        `at_home`: only of sessions whose home is this node. While anybody watches the others too, this node reads all that
-        any node stores: watch no longer than need be."""
+        `owned_only`: only sessions that this node owns. While a watcher also wants the others, this node reads everything that
+        any node stores: watch no longer than necessary.
+        """
         ...
 
     def watch_batches(self, watcher: BatchWatcher, *, owned_only: bool = False) -> Callable[[], None]:
-        """As `watch`, for each batch of any session with all that is in it, once its subscribers have it."""
+        """Like `watch`, but for each whole batch of any session, once its subscribers have it."""
         ...
 
     @property
     def nodes(self) -> "cluster.ClusterNodes | None":
-        """The other nodes of this tower. None: it is alone."""
+        """The nodes of the cluster. None: this daemon runs without a cluster."""
         ...

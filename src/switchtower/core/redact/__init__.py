@@ -1,8 +1,8 @@
-"""Takes secrets out of text before it reaches the journal, a log or a wire. Pure: no I/O, no time, no state but what is fed.
+"""Removes secrets from text before it reaches the journal, a log or a wire. Pure: no I/O, no time, no state but what is fed.
 
-`redactor` is the door that everybody else uses. Behind it, `stream` lets ordinary text pass and gives the rest to `scanner`,
-which decides; `starts` and `shapes` hold its patterns, `names` judges `name = value`, `literals` knows the daemon's own values.
-`questions` says how much of what a person decides about may be hidden at all.
+`redactor` is the entry point for all other packages. Behind it, `stream` passes ordinary text and gives the rest to `scanner`,
+which decides; `start_patterns` and `patterns` have its patterns, and `names` judges `name = value`. `questions` limits how
+much of an approval's text may be hidden at all.
 """
 
 from switchtower.core.redact.patterns import MARK as MARK

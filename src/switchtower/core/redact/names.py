@@ -1,11 +1,11 @@
 """Judges `name = value`: does the name promise a secret, and could the value be one? It sees no more than these two.
 
-Where it errs, it errs towards hiding. What it lets stand, so that code stays readable:
+Where it errs, it errs towards hiding. It leaves these visible, so that code stays readable:
 
-- plain words and identifiers without a digit (`password: string`, `token = request.token`), unless a password stands in
-  quotes or directly behind `=` (`password=swordfish`);
+- plain words and identifiers without a digit (`password: string`, `token = request.token`), unless a password is in quotes or
+  directly behind `=` (`password=swordfish`);
 - references, calls, paths and URLs (`$TOKEN`, `load_key(`, `~/.ssh/id_rsa`, `https://…`);
-- short values, numbers behind a key or token (`max_token=4096`), and names that only speak about a secret (`token_count`,
+- short values, numbers behind a key or token (`max_token=4096`), and names that only describe a secret (`token_count`,
   `public_key`, `password_hash`).
 """
 
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 
 class SecretKind(Enum):
-    """What a name promises, from certain to possible."""
+    """The kind of secret that a name promises, from certain to possible."""
 
     PASSWORD = auto()
     TOKEN = auto()
@@ -26,20 +26,20 @@ class SecretKind(Enum):
     AUTH = auto()
     """A bare `auth`, as in Docker's and npm's settings: base 64 of a name and a password."""
     SIGNATURE = auto()
-    """`sig`, as in addresses that a signature opens."""
+    """`sig`, as in signed URLs."""
     COOKIE = auto()
     SET_COOKIE = auto()
 
 
 class AssignedValue(Struct, frozen=True):
-    """A value as it stands in the text: at most its beginning, which has to suffice."""
+    """A value as it occurs in the text: possibly only its start, which has to be enough."""
 
     text: str
     quoted: bool = False
     assigned: bool = False
-    """Directly behind `=`, as in a shell, a query string or a keyword argument."""
+    """It is directly behind `=`, as in a shell, a query string or a keyword argument."""
     after_scheme: bool = False
-    """Behind `Bearer` or `Basic`, where mixed case is no identifier."""
+    """It is behind `Bearer` or `Basic`, where mixed case does not mean an identifier."""
     followed_by: str = ""
 
 
@@ -70,7 +70,7 @@ _HARMLESS_KEYS = re.compile(
 
 _REFERENCE = re.compile(r"\$[{(\[.]|\$[A-Z_][A-Z0-9_]*(?:/|\Z)|\$[A-Za-z_]+\Z|[\[{<]|%[(sd]|\*+\Z|\.{3}")
 _ELSEWHERE = re.compile(
-    r"-----BEGIN|arn:|//|[a-z][a-z0-9+.]{0,15}://"  # what has a rule of its own, or is public
+    r"-----BEGIN|arn:|//|[a-z][a-z0-9+.]{0,15}://"  # what another rule covers, or is public
     r"|(?:~|\.\.?)/|/[A-Za-z.][a-z0-9._-]{1,15}/|/[a-z._-]{1,20}\Z|[A-Za-z]:\\|[\w./-]+\.(?:crt|env|json|key|pem|pub|txt|ya?ml)\Z"
 )
 _SENTENCE = re.compile(r"[A-Z][a-z]* ")
@@ -101,7 +101,7 @@ _FEWEST_DIFFERENT = 5
 
 @lru_cache(1_024)
 def classify_name(name: str) -> SecretKind | None:
-    """What a name such as `API_KEY`, `clientSecret` or `db-password` promises; None when it names no secret."""
+    """Returns what a name such as `API_KEY`, `clientSecret` or `db-password` promises; None when it names no secret."""
     if not _HINT.search(name.lower()):
         return None  # nearly all names, at a fraction of the cost
     parts = [part.lower() for part in _PARTS.findall(name)]
@@ -125,7 +125,7 @@ def classify_name(name: str) -> SecretKind | None:
 
 
 def is_secret(kind: SecretKind, value: AssignedValue) -> bool:
-    """Whether the value behind such a name has to be hidden."""
+    """Returns whether the value behind such a name has to be hidden."""
     text = value.text
     if not text or is_reference(text) or _ELSEWHERE.match(text):
         return False
@@ -147,8 +147,9 @@ def is_secret(kind: SecretKind, value: AssignedValue) -> bool:
 
 
 def is_worth_keeping(text: str) -> bool:
-    """Whether a value that was hidden once is so much of a secret that it is hidden wherever it turns up again: no word, no
-    number, no identity and nothing that may be a part of ordinary text."""
+    """Returns whether a value that was hidden once is certain enough to be hidden wherever it occurs again: not a word, a
+    number, an identity, or anything that may be part of ordinary text.
+    """
     return (
         _RANDOM.fullmatch(text) is not None
         and len(set(text)) > _FEWEST_DIFFERENT
@@ -160,17 +161,17 @@ def is_worth_keeping(text: str) -> bool:
 
 
 def is_reference(text: str) -> bool:
-    """Whether it only says where the value comes from, as `${TOKEN}`, `{token}` and `<token>` do."""
+    """Returns whether the text only names the source of the value, as `${TOKEN}`, `{token}` and `<token>` do."""
     return _REFERENCE.match(text) is not None
 
 
 def _is_plain(text: str) -> bool:
-    """Words, or an identifier made of words: nothing that a generator of secrets would print."""
+    """Returns whether the text is words, or an identifier made of words: nothing that a generator of secrets would print."""
     return _WORDS.fullmatch(text) is not None and all(len(word) <= _LONGEST_WORD for word in _WORD_BREAK.split(text))
 
 
 def _is_bare_word(value: AssignedValue) -> bool:
-    """`password=swordfish`, or words chained as only a passphrase chains them; but not `password=password`."""
+    """Returns whether it is `password=swordfish`, or words chained like a passphrase; but not `password=password`."""
     text = value.text
     if classify_name(text) is not None or _CODE_WORDS.fullmatch(text.lower()):
         return False

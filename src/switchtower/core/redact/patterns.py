@@ -1,43 +1,47 @@
-"""What stands around a secret and how it goes on, each pattern bounded or a plain run. Nothing here decides; `scanner` does.
+"""Patterns for the text around a secret and its continuation, each bounded or a plain run, and a table of the tokens of known
+providers. Nothing here decides; `scanner` does.
 
-How the secrets of known providers begin and what they are made of. Data only; `starts` makes patterns of it.
-
-The facts are prefixes, alphabets and lengths. The table was compared with all 218 rules of gitleaks' default configuration
-(`config/gitleaks.toml` at commit 009e025) and all 27 detectors of detect-secrets 1.5.0. Each rule there that knows a secret by
-how it begins has its prefix here or its form in `starts`; docs/redaction.md lists the exceptions. Prefixes that neither of
-them has were not compared with any list. Lengths here are lower than the real ones, so that a secret that is cut off is hidden
-too."""
+The table has prefixes, alphabets and lengths; `start_patterns` compiles it. It was compared with all 218 rules of gitleaks'
+default configuration (`config/gitleaks.toml` at commit 009e025) and all 27 detectors of detect-secrets 1.5.0. Each rule there
+that recognizes a secret by its start has its prefix here or its form in `start_patterns`; docs/redaction.md lists the
+exceptions. Prefixes that neither of them has were not compared with any list. Lengths here are lower than the real ones, so
+that a truncated secret is hidden too.
+"""
 
 import re
 from typing import NamedTuple
 
 MARK = "[redacted]"
-"""What stands in the place of a secret."""
+"""The text that replaces a secret."""
 
 CONTEXT = 96
-"""How far back a decision may look: the longest name with its quotes, annotation and blanks."""
+"""The number of characters before a place that a decision may depend on: the longest name with its quotes, annotation and
+blanks.
+"""
 
 TOKEN_REST = re.compile(r"(?:[\w-]|\.(?=[\w-]))*", re.ASCII)
 
 MYSQL_BEHIND = re.compile(r"\b(?:mysql|mariadb)(?:admin|dump|import|show|slap|check)?\b[^\n;|&]*[ \t]\Z")
 NETRC_BEHIND = re.compile(r"\blogin[ \t\n]+\S{1,64}[ \t\n]+\Z")
-"""What stands before a password that only its place gives away; matched against what came out."""
+"""The text before a password that only its position gives away; it is matched against the output."""
 
 PEM_BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----")
 PEM_BODY = re.compile(r"[ \t]{0,15}(?:\\[rn]|[\r\n])|[^A-Za-z0-9]{0,16}[A-Za-z0-9+/]{32}")
-"""What follows a block's first line; without it the line is only spoken of, as in `if "-----BEGIN PRIVATE KEY-----" in text`."""
+"""The text that follows a block's first line; without it the line is only mentioned, as in `if "-----BEGIN PRIVATE KEY-----"
+in text`.
+"""
 PEM_BODY_CUT_SHORT = re.compile(r"[^A-Za-z0-9]{0,16}[A-Za-z0-9+/]{0,31}\Z")
 PEM_END = re.compile(r"-----END [A-Za-z0-9 ]{0,49}-----|[ \n](?:[a-z]{1,15}[,.]? ){5}[a-z]")
-"""A block's last line, or six plain words in a row: that is prose again, and no key."""
+"""A block's last line, or six plain words in a row: that is prose again, not a key."""
 PEM_END_LONGEST = 96
 PEM_LONGEST = 16_384
-"""A block without an end is swallowed so far and no farther: four times an RSA key of 4,096 bits."""
+"""A block without an end is dropped up to this length: four times an RSA key of 4,096 bits."""
 
 _ANNOTATIONS = "|".join(
     re.escape(annotation[::-1]) for annotation in ("str", "&str", "&'static str", "string", "String", "bytes")
 )
 
-# These two read backwards from a sign, so they are written backwards and matched against reversed text.
+# These two are matched backwards from a sign, so they are written backwards and matched against reversed text.
 NAME_BEHIND = re.compile(
     rf"[ \t]{{0,8}}(?:(?:{_ANNOTATIONS})[ \t]{{0,2}}:[ \t]{{0,2}})?\*{{0,2}}\]?(?:[\"'`]\\{{0,3}})?([\w-]{{1,48}})", re.ASCII
 )
@@ -57,7 +61,7 @@ _IN_ESCAPED = rf"(?:[^\"'`\\\n]|{_ESCAPED})"
 
 
 class CharRun(NamedTuple):
-    """The characters that a value goes on with: `start` takes as many as are judged, `rest` all that follow."""
+    """The characters that a value continues with: `start` takes as many as are judged, `rest` all that follow."""
 
     start: re.Pattern[str]
     rest: re.Pattern[str]
@@ -69,7 +73,7 @@ def _make_run(unit: str) -> CharRun:
 
 RUNS = {quote: _make_run(unit) for quote, unit in _IN.items()}
 ESCAPED_RUN = _make_run(_IN_ESCAPED)
-"""By the quote that opened the value; a quote that is itself escaped, as in JSON within JSON, has a run of its own."""
+"""The runs by the quote that opened the value; a quote that is itself escaped, as in JSON within JSON, has a separate run."""
 
 COOKIE_RUN = _make_run(r"[^\"'`\r\n\\]")
 SET_COOKIE_RUN = _make_run(r"[^\"'`\r\n\\;]")
@@ -92,9 +96,9 @@ BASE64 = r"[\w+/=-]"
 
 
 class ProviderToken(NamedTuple):
-    """`prefixes` are certain signs of a secret when at least `least` characters of `body` follow.
-
-    Where `mixed`, one of these must be a digit or a capital: words of a language have none."""
+    """`prefixes` are certain signs of a secret when at least `least` characters of `body` follow. When `mixed`, one of these
+    must be a digit or a capital: ordinary words have none.
+    """
 
     kind: str
     prefixes: tuple[str, ...]
@@ -180,7 +184,7 @@ TOKENS = (
     ProviderToken("E2B", ("e2b_",), HEX, 20),
     ProviderToken("Tavily", ("tvly-",)),
     ProviderToken("Firecrawl", ("fc-",), HEX, 32),
-    # people and messages
+    # messaging
     ProviderToken("Slack", ("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-"), least=8, mixed=False),
     ProviderToken("Slack others", ("xapp-", "xoxc-", "xoxd-", "xoxe-", "xoxe.", "xoxo-"), r"[\w%.-]", 10),
     ProviderToken("SendGrid", ("SG.",), r"[\w.-]", 20),
@@ -200,7 +204,7 @@ TOKENS = (
     ProviderToken("Intercom", ("dG9rO",), BASE64, 30),
     ProviderToken("Meta", ("EAAC", "EAAM", "EAAG"), ALNUM, 30),
     ProviderToken("Discord multi-factor", ("mfa.",), WORD, 40),
-    # money and shops
+    # payments and shops
     ProviderToken("Stripe", ("sk_live_", "rk_live_", "sk_test_", "rk_test_", "sk_prod_", "rk_prod_"), least=8, mixed=False),
     ProviderToken("Stripe webhook", ("whsec_",), BASE64),
     ProviderToken("Shopify", ("shpat_", "shpca_", "shppa_", "shpss_"), ALNUM),
@@ -213,17 +217,17 @@ TOKENS = (
     ProviderToken("Plaid", ("access-sandbox-", "access-production-", "access-development-"), WORD, 20),
     ProviderToken("Adobe", ("p8e-",), ALNUM, 20),
     ProviderToken("SettleMint", ("sm_aat_", "sm_pat_", "sm_sat_"), ALNUM, 12),
-    # schools
+    # education
     ProviderToken("42", ("s-s4t2ud-", "s-s4t2af-"), ALNUM, 20),
-    # watching
+    # monitoring
     ProviderToken("Sentry", ("sntrys_", "sntryu_"), BASE64, 20),
     ProviderToken("New Relic", ("NRAK-", "NRJS-", "NRII-", "NRRA-")),
     ProviderToken("Grafana", ("glc_", "glsa_"), BASE64, 20),
     ProviderToken("Grafana keys", ("eyJrIjoi",), BASE64, 30),
     ProviderToken("Dynatrace", ("dt0c01.", "dt0s01.", "dt0s16."), r"[\w.-]", 20),
     ProviderToken("PostHog", ("phx_",), ALNUM, 20),
-    # any provider's: a JSON Web Token that is in base 64 once more
+    # any provider: a JSON Web Token that is encoded in base 64 again
     ProviderToken("JSON Web Token in base 64", ("ZXlK",), BASE64, 40),
-    # ours
+    # this daemon
     ProviderToken("attach", ("att_",)),
 )

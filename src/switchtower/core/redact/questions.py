@@ -1,15 +1,17 @@
-"""Redaction of what a person decides about: nothing of it is abridged.
+"""Redaction of the text of an approval, which is never abridged.
 
-In a question a mark stands for one literal and says its length. A literal is a complete word or string, or a complete value
-in one, that has no blank, quote, expansion, operator or line end: whatever is behind a mark runs nothing. A secret that has
-another form is shown. Of a private key, each line of base 64 is one literal.
+In such a text, a mark replaces one literal and gives its length. A literal is a complete word or string, or a complete value
+in
+one, that has no blank, quote, expansion, operator or line end: whatever is behind a mark runs nothing. A secret that has
+another
+form is shown. In a private key, each line of base 64 is one literal.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 
 LITERAL = re.compile(r"[A-Za-z0-9_+/=.:@%,-]+")
-"""Characters that mean themselves, in a shell as in a program's text, wherever they stand."""
+"""Characters that mean themselves anywhere, in a shell as in a program's text."""
 
 _ENDS_A_LITERAL = re.compile(r"\Z|[\s\"'`,;&|)\]}<>@:/=.+%-]|\\[\"'nrt]")
 _EXPANDS = frozenset("$\\{~")
@@ -30,16 +32,16 @@ _COMMAND_BEFORE = re.compile(r"(?:\A|[\n;&|({`!])\s*[\"']?\Z")
 _INTERPRETER = re.compile(rf"(?:.*/)?(?:{_INTERPRETERS})", re.DOTALL)
 _BACK = 96
 _LONGEST_COMMAND = 16 * 1024
-"""The shell reader is given no more: what is longer is not understood."""
+"""The shell parser gets no more: a longer text counts as not understood."""
 
 _TEXT_KEYS = frozenset({"content", "diff", "message", "new", "old", "options", "problem", "prompt", "reason", "screen"})
-"""What stands under these keys is a text or a change of one, and no shell reads it."""
+"""The value of these keys is a text or a change of one, and no shell reads it."""
 
 Span = tuple[int, int]
 
 
 def make_mark(literal: str) -> str:
-    """What stands in a question in the place of a literal."""
+    """Returns the text that replaces a literal in an approval."""
     return f"[redacted, {len(literal)} character{'s' if len(literal) > 1 else ''}]"
 
 
@@ -52,9 +54,9 @@ def is_text_key(key: object) -> bool:
 
 
 def mask_literals(text: str, hidden: Iterable[Span], *, is_command: bool) -> str:
-    """The text with a mark for each literal among what is `hidden`; the rest of what is hidden is shown.
-
-    `is_command` says that a shell may read the text: then a literal that may be the name of a command is shown too."""
+    """Returns the text with a mark for each literal among the `hidden` spans; the rest of these spans is shown. `is_command`
+    means that a shell may read the text: then a literal that may be the name of a command is shown too.
+    """
     shown: list[str] = []
     done = 0
     for start, end in find_literals(text, hidden, is_command=is_command):
@@ -64,7 +66,7 @@ def mask_literals(text: str, hidden: Iterable[Span], *, is_command: bool) -> str
 
 
 def find_literals(text: str, hidden: Iterable[Span], *, is_command: bool) -> list[Span]:
-    """The parts of what is hidden that may be masked, in their order."""
+    """Returns the parts of the hidden spans that may be masked, in order."""
     spans = [span for span in _find_candidates(text, hidden) if not _is_expanded(text, span)]
     if not is_command or not spans:
         return spans
@@ -85,7 +87,7 @@ def _find_candidates(text: str, hidden: Iterable[Span]) -> Iterator[Span]:
 
 
 def _join_spans(hidden: Iterable[Span]) -> Iterator[Span]:
-    """Spans that overlap or touch are one."""
+    """Joins spans that overlap or touch."""
     last: Span | None = None
     for span in sorted(hidden):
         if last is not None and span[0] <= last[1]:
@@ -99,14 +101,16 @@ def _join_spans(hidden: Iterable[Span]) -> Iterator[Span]:
 
 
 def _is_expanded(text: str, span: Span) -> bool:
-    """`SECRET=name; $SECRET`: what the variable holds decides what runs."""
+    """Returns whether a variable that holds the literal is expanded, as in `SECRET=name; $SECRET`: its value decides what
+    runs.
+    """
     assigned = _ASSIGNED.search(text, max(0, span[0] - _BACK), span[0])
     return assigned is not None and re.search(rf"\$\{{?[!#]?{assigned[1]}\b", text) is not None
 
 
 def _find_programs(text: str) -> frozenset[str] | None:
-    """The first words of all commands that the text runs; None when these are not certain."""
-    # Imported late: few texts hold a secret, and the policy takes a while to load.
+    """Returns the first words of all commands that the text runs; None when these are not certain."""
+    # Imported late: few texts contain a secret, and the policy takes a while to load.
     from switchtower.core.policy import shell
 
     if len(text) > _LONGEST_COMMAND:
@@ -119,7 +123,7 @@ def _find_programs(text: str) -> frozenset[str] | None:
 
 
 def _is_program(text: str, span: Span, programs: frozenset[str] | None) -> bool:
-    """Whether the literal is, or may be, the name of a program that the text runs."""
+    """Returns whether the literal is, or may be, the name of a program that the text runs."""
     start, end = span
     if _WRAPPER_BEFORE.search(text, max(0, start - _BACK), start):
         return True

@@ -1,8 +1,6 @@
-"""Redaction of a terminal's screen, which has a secret in rows of cells: what was wrapped is looked at as one text. Pure.
-
-What the owner wants hidden besides: any pattern. Text in pieces is let go a line at a time: a line is looked at whole.
-
-The door to redaction: one `Redactor` a daemon, for texts, JSON-like data, events and streams."""
+"""The entry point of redaction: one `Redactor` per daemon, for texts, JSON-like data, events, streams and terminal screens. It
+also applies the owner's own pattern.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -23,12 +21,14 @@ CellSpan = tuple[int, int]
 
 
 def redact_screen(text: str, columns: int, find: Callable[[str], list[CellSpan]]) -> str:
-    """The screen's text with a mark where a secret begins, and its other cells left out."""
+    """Returns the screen's text with a mark where a secret starts, and without its other cells. Wrapped rows are searched as
+    one text.
+    """
     plain, places = _read_cells(text, columns)
     hidden = [(places[start], places[end - 1] + 1) for start, end in find(plain) if end > start]
     done, shown = 0, list[str]()
     for start, end in hidden:
-        # Sequences between its cells stay: they say where the next row is.
+        # Control sequences between its cells stay: they position the next row.
         kept = "".join(_SEQUENCE.findall(text[start:end]))
         shown += (text[done:start], MARK, kept)
         done = end
@@ -36,7 +36,7 @@ def redact_screen(text: str, columns: int, find: Callable[[str], list[CellSpan]]
 
 
 def _read_cells(text: str, columns: int) -> tuple[str, list[int]]:
-    """What stands in the cells, a full row joined with the one below it, and where in the text each cell is."""
+    """Returns the text of the cells, with a full row joined to the one below it, and the position of each cell in the text."""
     plain, places, width, row, at = list[str](), list[int](), 0, 0, 0
     while at < len(text):
         if text[at] == "\x1b" and (sequence := _SEQUENCE.match(text, at)) is not None:
@@ -57,7 +57,7 @@ def _read_cells(text: str, columns: int) -> tuple[str, list[int]]:
 
 
 LONGEST_LINE = 4_096
-"""A longer one is let go in parts; a match across two of them is not found."""
+"""A longer line is released in parts; a match across two of them is not found."""
 
 
 class PatternStreamRedactor(StreamRedactor):
@@ -68,7 +68,7 @@ class PatternStreamRedactor(StreamRedactor):
         self._pattern = pattern
         self._line = ""
         self._line_released = 0
-        """How much of the line was let go because nothing more came for a while."""
+        """The length of the part of the line that was released because no more text arrived for a while."""
 
     def feed(self, delta: str) -> str:
         self._line += super().feed(delta)
@@ -80,7 +80,7 @@ class PatternStreamRedactor(StreamRedactor):
     def settle(self) -> str:
         self._line += super().settle()
         if self._pattern.search(self._line, self._line.rfind("\n") + 1):
-            return ""  # it may match more when more has come
+            return ""  # it may match more when more text arrives
         released, self._line_released = self._line[self._line_released :], len(self._line)
         return released
 
@@ -104,12 +104,12 @@ class PatternStreamRedactor(StreamRedactor):
 
 
 def redact_pattern(pattern: re.Pattern[str], text: str) -> str:
-    """Each line by itself: `^`, `$` and what matches line ends must not depend on how many lines came together."""
+    """Redacts each line separately: `^`, `$` and matches of line ends must not depend on how many lines arrive together."""
     return "\n".join(pattern.sub(MARK, line) if line else line for line in text.split("\n"))
 
 
 def find_pattern_spans(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-    """Where in the text the pattern matches, line by line as `hidden` looks."""
+    """Yields the spans where the pattern matches, line by line like `redact_pattern`."""
     start = 0
     for line in text.split("\n"):
         if line:
@@ -120,11 +120,11 @@ def find_pattern_spans(pattern: re.Pattern[str], text: str) -> Iterator[tuple[in
 _S = TypeVar("_S", bound=msgspec.Struct)
 
 LARGE = 32 * 1024
-"""Characters of text in one event."""
+"""The number of characters of text in one event."""
 MOST_SESSIONS = 1_000
-"""Sessions whose values are remembered; the ones that were not opened for longest are forgotten."""
+"""Sessions whose hidden values are remembered; those that were not used for longest are forgotten."""
 DEEPEST = 100
-"""Values nested deeper are not looked into."""
+"""Values that are nested deeper are not inspected."""
 
 FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.SessionStarted: ("workspace", "metadata", "preset", "program", "flow"),
@@ -196,9 +196,10 @@ FREE_TEXT: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.Rule: ("tool",),
     events.ToolRequest: ("problem",),
 }
-"""The fields that may hold words of a person, a model or a program. The others are ids, enums and our own names.
+"""The fields that may contain text of a user, a model or a program. The others are ids, enums and our own names.
 
-A delta has none: a secret may be cut between two of them, so their text goes through a `stream` before they are made.
+A delta has none: a secret may be cut between two of them, so their text passes through a `StreamRedactor` before they are
+made.
 """
 
 DECIDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
@@ -212,17 +213,17 @@ DECIDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     events.ToolCalled: ("args",),
     events.ToolRequest: ("args",),
 }
-"""The fields that hold what a person decides about, and what ran: redacted as a question is, so that no code is hidden."""
+"""The fields with what a user decides about, and with what ran: they are redacted like an approval, so that no code is hidden."""
 
 _PROSE = frozenset({"title", "summary", "prompt"})
-"""Of these fields, the ones that no shell reads."""
+"""Those of these fields that no shell reads."""
 
 
 class Redactor:
     """Hides secrets: what looks like one, what is named like one, and the values that the daemon was configured with."""
 
     def __init__(self, known: Iterable[str] = (), *, extra: str | None = None) -> None:
-        """`extra` is a pattern of the owner's own."""
+        """`extra` is the owner's own pattern."""
         self._rules = RedactionRules()
         self._extra = re.compile(extra) if extra else None
         self._sessions: dict[str, Redactor] = {}
@@ -230,7 +231,7 @@ class Redactor:
             self.add_secret(value)
 
     def for_session(self, session_id: str) -> "Redactor":
-        """The redactor of one session: a value that it has hidden once, it hides wherever the value turns up again."""
+        """Returns the redactor of one session: a value that it has hidden once, it hides wherever the value occurs again."""
         redactor = self._sessions.pop(session_id, None)
         if redactor is None:
             redactor = Redactor()
@@ -241,11 +242,11 @@ class Redactor:
         return redactor
 
     def add_secret(self, value: str) -> None:
-        """Learns one more value to hide, from now on and in open streams too. Values under 8 characters are ignored."""
+        """Adds a value to hide, from now on and in open streams too. Values under 8 characters are ignored."""
         self._rules.learn(value)
 
     def open_stream(self) -> StreamRedactor:
-        """For one text that arrives in pieces; what comes out is in sum what `text` makes of the whole."""
+        """Returns a redactor for one text that arrives in pieces; its whole output equals `redact_text` of the whole text."""
         return StreamRedactor(self._rules) if self._extra is None else PatternStreamRedactor(self._rules, self._extra)
 
     def redact_text(self, text: str) -> str:
@@ -256,13 +257,13 @@ class Redactor:
         return text if redacted == text else redacted
 
     def redact_question(self, text: str, *, is_command: bool = True) -> str:
-        """What a person decides about: a mark stands for one literal and says its length; see `questions`.
-
-        `is_command` says that a shell may read the text."""
+        """Redacts the text of an approval: a mark replaces one literal and gives its length; see `questions`. `is_command`
+        means that a shell may read the text.
+        """
         return questions.mask_literals(text, self._find_spans(text), is_command=is_command)
 
     def _find_spans(self, text: str) -> list[tuple[int, int]]:
-        """Where the secrets are."""
+        """Returns the spans of the secrets."""
         if self._extra is None and not self._rules.is_suspicious(text):
             return []
         finder = SpanFinder()
@@ -274,15 +275,19 @@ class Redactor:
         return sorted(hidden)
 
     def redact_question_value(self, value: Any, *, is_command: bool = True) -> Any:
-        """JSON-like data with every string redacted as in a question; itself when nothing changed."""
+        """Returns JSON-like data with every string redacted as in an approval; the same object when nothing changed."""
         return self._redact_value(value, DEEPEST, question=_Question(is_command))
 
     def redact_value(self, value: Any) -> Any:
-        """JSON-like data with every string redacted, wholly so where its key names a secret; itself when nothing changed."""
+        """Returns JSON-like data with every string redacted, entirely when its key names a secret; the same object when
+        nothing changed.
+        """
         return self._redact_value(value, DEEPEST)
 
     def redact_event(self, event: events.AnyEvent) -> events.AnyEvent:
-        """The event with its free text redacted; itself when nothing changed. The text of deltas passes untouched."""
+        """Returns the event with its free text redacted; the same object when nothing changed. The text of deltas is not
+        changed.
+        """
         if isinstance(event, events.ScreenCaptured):
             text = redact_screen(event.text, event.cols, self._find_spans)
             event = event if text == event.text else msgspec.structs.replace(event, text=text)
@@ -293,7 +298,7 @@ class Redactor:
         return redacted if relayed is event.relayed else msgspec.structs.replace(redacted, relayed=relayed)
 
     def is_large(self, event: events.AnyEvent) -> bool:
-        """Whether redacting it takes so long that it is not done between other work."""
+        """Returns whether redacting the event takes so long that it must not block the event loop."""
         fields = (getattr(event, name) for name in (*FREE_TEXT[type(event)], *DECIDED.get(type(event), ())))
         return sum(map(_measure_size, fields)) > LARGE
 
@@ -314,7 +319,7 @@ class Redactor:
     def _redact_value(
         self, value: Any, depth: int, kind: names.SecretKind | None = None, *, question: "_Question | None" = None
     ) -> Any:
-        """`kind` is what the key promises under which the value stands, alone or in a list."""
+        """`kind` is the kind of secret that the value's key promises; it also holds for the items of a list."""
         match value:
             case str():
                 named = kind is not None and _is_named_secret(kind, value)
@@ -328,7 +333,7 @@ class Redactor:
                     )
                 return MARK if named else self.redact_text(value)
             case dict() | list() | tuple() if depth == 0:
-                return MARK  # too deep to look into; such a question is refused before it gets here
+                return MARK  # too deep to inspect; such an approval is refused before it gets here
             case dict():
                 redacted = {
                     self._redact_value(key, depth - 1, question=question): self._redact_value(
@@ -353,7 +358,7 @@ class Redactor:
 
 
 def _measure_size(value: Any, depth: int = 8) -> int:
-    """Of its texts, roughly."""
+    """Returns roughly the number of characters of its texts."""
     match value:
         case str():
             return len(value)
@@ -368,7 +373,7 @@ def _measure_size(value: Any, depth: int = 8) -> int:
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """That a value is part of a question, and whether a shell may read it."""
+    """Marks a value as part of an approval, and whether a shell may read it."""
 
     is_command: bool
 
@@ -380,7 +385,7 @@ def _find_subquestion(question: _Question | None, key: Any) -> _Question | None:
 
 
 def _is_named_secret(kind: names.SecretKind, value: str) -> bool:
-    """Under a name that is certain, anything is a secret but nothing at all."""
+    """Under a name that is certain, every value that is not empty is a secret."""
     if kind is names.SecretKind.KEY:
         return names.is_secret(kind, names.AssignedValue(value, quoted=True))
     return value != "" and not value.startswith(MARK[:-1])

@@ -1,8 +1,8 @@
-"""Decides what is a secret. It takes suspicious text in any pieces and gives it back without its secrets.
+"""Decides what is a secret. It takes suspicious text in any pieces and returns it without its secrets.
 
-How the text was cut makes no difference, because every decision rests on the text around its place and on nothing else:
-a bounded look back at what came out, and a look ahead that is waited for. What is undecided is held, and that is never
-more than a few hundred characters; the rest of a secret that is already marked is dropped as it comes.
+The way the text was cut makes no difference, because every decision depends only on the text around its place: a bounded part
+of the output before it, and a lookahead that it waits for. Undecided text is held back, and that is never more than a few
+hundred characters; the rest of a secret that is already marked is dropped as it arrives.
 """
 
 import re
@@ -13,7 +13,7 @@ from switchtower.core.redact import names, patterns, start_patterns
 
 LONGEST_FOUND = 256
 _MANY_SIGNS = 256
-"""In text that is shorter, a decision about each sign costs less than a search for all hints."""
+"""In shorter text, a decision about each sign costs less than a search for all hints."""
 
 
 class SecretScanner:
@@ -36,37 +36,41 @@ class SecretScanner:
     )
 
     def __init__(self, context: str, preceding: str = "") -> None:
-        """`shown` was let go although it is undecided: it may be the beginning of a prefix."""
+        """`preceding` was released although it is undecided: it may be the start of a prefix."""
         self._text = context + preceding
-        """What was let go but may still be looked back at, then what is undecided."""
+        """Released text that a decision may still depend on, followed by undecided text."""
         self._position = len(context)
-        """Up to here in `_text`, everything is decided."""
+        """Everything in `_text` before this position is decided."""
         self._done = len(self._text)
-        """Up to here in `_text`, everything is let go; a name and its sign go before the value is decided."""
+        """Everything in `_text` before this position is released; a name and its sign are released before the value is
+        decided.
+        """
         self._floor = 0
-        """Where in `_text` the last secret ends. Looking back, one sees its mark and what came out before."""
+        """The end of the last secret in `_text`. Before it, decisions see its mark and the output before that."""
         self._before = ""
-        """The end of what came out before `_floor`."""
+        """The end of the output before `_floor`."""
         self._rest: re.Pattern[str] | None = None
-        """What is swallowed: the rest of a secret whose mark is already out."""
+        """The continuation of a secret whose mark is already released; it is dropped."""
         self._pem_left = 0
-        """How much a PEM block may still swallow; 0 outside of one."""
+        """The number of characters that a PEM block may still drop; 0 outside of one."""
         self._has_started = False
-        """Whether what is undecided has the beginning of a secret in it, and not only of what introduces one."""
+        """True when the undecided text contains the start of a secret, and not only of the text that introduces one."""
         self._out: list[str] = []
         self._hidden = ""
-        """The beginning of the secret that was hidden last, as long as it may continue."""
+        """The start of the secret that was hidden last, as long as it may continue."""
         self.found: list[str] = []
         """The secrets that were hidden whole since this was last emptied; not those of many lines."""
         self._anchor = self._open_from = -1
-        """Where the next token may be, and from where on the text may be the beginning of one; -1 when that is not known yet."""
+        """The position of the next possible token, and the position from which the text may be the start of one; -1 when
+        unknown.
+        """
         self._named: list[tuple[int, int]] = []
-        """Where in `_text` a sign may have the name of a secret before it, the last first."""
+        """Regions in `_text` where a sign may have the name of a secret before it, the last first."""
         self._urls: list[tuple[int, int]] = []
-        """And where a colon may have a user's name in a URL before it."""
+        """Regions where a colon may have a user's name in a URL before it."""
 
     def scan(self, more: str, *, final: bool = False) -> str:
-        """Decides as much as can be decided; everything, when no more will come."""
+        """Decides as much as can be decided; everything, when `final`."""
         self._text += more
         self._has_started = False
         self._find_hints()
@@ -86,7 +90,7 @@ class SecretScanner:
         return redacted
 
     def settle(self) -> str:
-        """Lets go of what is held, unless a secret has begun in it; all of it stays undecided."""
+        """Releases held text, unless a secret has started in it; all of it stays undecided."""
         if self._rest is not None or self._pem_left or self._has_started:
             return ""
         held = self._text[self._done :]
@@ -94,7 +98,7 @@ class SecretScanner:
         return held
 
     def take_context(self) -> str | None:
-        """The context to go on from, when nothing is held or being swallowed."""
+        """Returns the context to continue from; None while text is held or dropped."""
         if self._position < len(self._text) or self._rest is not None or self._pem_left:
             return None
         return self._read_context(self._position)
@@ -114,7 +118,7 @@ class SecretScanner:
             self._hidden = ""
 
     def _hide(self, end: int, rest: re.Pattern[str] | None = None) -> None:
-        """Everything not yet let go up to `end` is a secret, and so is all of `rest` that follows."""
+        """Everything not yet released up to `end` is a secret, and so is all of `rest` that follows."""
         end = max(end, self._done)
         self._end_secret()
         self._hidden = self._text[min(self._position, self._done) : end]
@@ -127,15 +131,17 @@ class SecretScanner:
         self._done = self._position = self._floor = end
 
     def _read_context(self, start: int) -> str:
-        """What came out right before this place, as far back as any decision may look."""
+        """Returns the output right before this position, as far back as any decision may depend on."""
         return (self._before + self._text[max(self._floor, start - patterns.CONTEXT) : start])[-patterns.CONTEXT :]
 
     def _is_open(self, end: int) -> bool:
-        """Whether a run that ends here may go on: the text ends here too, or in an escape or dot that depends on what follows."""
+        """Returns whether a run that ends here may continue: the text ends here too, or in an escape or dot that depends on
+        what follows.
+        """
         return len(self._text) - end <= 3 and not self._text[end:].strip("\\.")
 
     def _swallow(self, *, final: bool) -> bool:
-        """Drops the rest of a secret; False when it may go on beyond the end."""
+        """Drops the rest of a secret; False when it may continue beyond the end."""
         if self._pem_left and not self._swallow_pem(final=final):
             return False
         if self._rest is not None:
@@ -167,7 +173,7 @@ class SecretScanner:
         return True
 
     def _decide_next(self, *, final: bool) -> bool:
-        """Goes to the next place of interest and decides about it; False when there is none, or when it has to wait."""
+        """Moves to the next place of interest and decides about it; False when there is none, or when it has to wait."""
         text = self._text
         if self._open_from < self._position:
             self._open_from = len(text) if final else start_patterns.find_open_start(text, self._position)
@@ -180,7 +186,7 @@ class SecretScanner:
             self._release(sign)
             return self._decide_sign(sign, final=final)
         if anchor >= self._open_from:
-            # What may begin something at the end may as well be part of a token that began before it: `glpat--` and a PEM block.
+            # The start of something at the end may as well be part of a token that started before it: `glpat--` and a PEM block.
             while anchor < len(text):
                 if (decided := self._decide_token(anchor, final=final, before=self._open_from)) is not None:
                     return decided
@@ -206,7 +212,7 @@ class SecretScanner:
         return True
 
     def _find_next_sign(self, end: int) -> int | None:
-        """The next sign before `end` that may have the name of a secret, or the name of a user in a URL, before it."""
+        """Returns the next sign before `end` that may have the name of a secret, or the name of a user in a URL, before it."""
         sign = self._find_next_in(self._named, start_patterns.SIGN, end)
         if not self._urls:
             return sign
@@ -241,7 +247,7 @@ class SecretScanner:
         return None
 
     def _decide_token(self, anchor: int, *, final: bool, before: int | None = None) -> bool | None:
-        """None when no token has its anchor here, or none that begins before the given place."""
+        """None: no token has its anchor here, or none that starts before the given position."""
         text = self._text
         for prefix, at in start_patterns.find_prefixes(text, anchor):
             start = anchor - at
@@ -257,13 +263,13 @@ class SecretScanner:
                 return True
             if not final and body.so_far.match(text, after):
                 self._release(start)
-                # A short prefix may begin a word as well; of what follows it, words have no capitals and digits.
+                # A short prefix may also start a word; words have no capitals and digits after it.
                 self._has_started = len(prefix) > _SHORT_PREFIX or not _WORDLIKE.match(text, after)
                 return False
         return None
 
     def _decide_form(self, anchor: int, *, final: bool) -> bool | None:
-        """None when no form begins here."""
+        """None: no form starts here."""
         text = self._text
         is_open = False
         for name, whole, partly, introduction, rest in start_patterns.build_form_patterns(text[anchor]):
@@ -283,7 +289,7 @@ class SecretScanner:
         return None
 
     def _is_in_position(self, name: str, anchor: int) -> bool:
-        """Whether what stands before it makes it a secret."""
+        """Returns whether the text before it makes it a secret."""
         match name:
             case "mysql":
                 return patterns.MYSQL_BEHIND.search(self._read_context(anchor)) is not None
@@ -343,7 +349,7 @@ class SecretScanner:
         return True
 
     def _decide_url(self, colon: int, *, final: bool) -> bool:
-        """Behind `scheme://user:` a password goes up to the last `@` before the path; without one it is a port."""
+        """Behind `scheme://user:` a password extends to the last `@` before the path; without one it is a port."""
         text = self._text
         value_at = colon + 1
         end = _find_end(patterns.PASSWORD_IN_URL, text, value_at)
@@ -360,14 +366,14 @@ class SecretScanner:
         return True
 
     def _wait_at(self, start: int, value_at: int) -> bool:
-        """Lets the name and its sign go, to come back to them when more is known of the value."""
+        """Releases the name and its sign, and decides about them again when more of the value has arrived."""
         self._release(value_at)
         self._position = start
         return False
 
 
 class SpanFinder(SecretScanner):
-    """Says where in one whole text the secrets are, and lets nothing out."""
+    """Finds the positions of the secrets in one whole text, and releases nothing."""
 
     __slots__ = ("_spans",)
 
@@ -396,7 +402,7 @@ _COOKIES = {names.SecretKind.COOKIE: patterns.COOKIE_RUN, names.SecretKind.SET_C
 
 @cache
 def _compile_interest() -> Callable[..., re.Match[str] | None]:
-    """Compiled when something suspicious first comes, because compiling it takes long and starting has to be quick."""
+    """The pattern is compiled at the first suspicious text, because compiling takes long and the daemon has to start quickly."""
     return re.compile(start_patterns.ANY, re.ASCII).search
 
 

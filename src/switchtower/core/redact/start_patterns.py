@@ -1,8 +1,10 @@
-"""How secrets begin: patterns that find every place where a stream has to stop and look. They decide nothing.
+"""Patterns for the start of a secret: they find every place where a stream has to stop and inspect the text. They decide
+nothing.
 
-To stop rarely, a prefix is searched for by its rarest character, its anchor; the rest of it is looked back at. What may become
-a secret once more text is known also matches, but only at the very end. All of it is positive: what matches before the end
-still matches when more text has come.
+To stop rarely, a prefix is searched for by its rarest character, its anchor; the rest of it is checked backwards. Text that
+may
+become a secret once more text is known also matches, but only at the very end. All patterns are positive: what matches before
+the end still matches when more text has arrived.
 """
 
 import re
@@ -14,13 +16,13 @@ from typing import NamedTuple
 from switchtower.core.redact import patterns
 
 SIGNS = "=:"
-"""After these a secret may come, if a name stands before them."""
+"""A secret may follow these, if a name is before them."""
 
 SHORTEST_BODY = 8
 
 
 class TokenBody(NamedTuple):
-    """What has to follow a prefix: `needs` at least, `so_far` when the text ends before, `rest` is how it continues."""
+    """The text that has to follow a prefix: `needs` at least, `so_far` when the text ends before, `rest` is its continuation."""
 
     needs: re.Pattern[str]
     so_far: re.Pattern[str]
@@ -28,18 +30,18 @@ class TokenBody(NamedTuple):
 
 
 class SecretForm(NamedTuple):
-    """A secret that is known by what stands before it, in parts; `body` is its alphabet, `least` its least length."""
+    """A secret that is recognized by the text before it, in parts; `body` is its alphabet, `least` its least length."""
 
     parts: tuple[tuple[str, str], ...]
-    """Each as it has to be, and how it may be when the text ends in it."""
+    """Each part in its whole form, and the form that it may have when the text ends in it."""
     body: str
     least: int
     begun: str = ""
-    """From when on it is held back however long the rest takes; behind its parts, where nothing else is said."""
+    """The pattern from which on it is held back however long the rest takes; by default the whole of its parts."""
 
     @property
     def first(self) -> str:
-        """The plain character that every form begins with."""
+        """The plain character that every form starts with."""
         return self.parts[0][0].lstrip("\\")[0]
 
 
@@ -48,10 +50,10 @@ _WORD_REST = r"(?:[\w-]|\.(?=[\w-]))*"
 
 _SPECIAL = {
     "sk-": (r"(?:(?=[A-Za-z_-]{0,14}[0-9])[\w-]{8}|[\w-]{16})", r"[\w-]{0,15}"),
-    # A JSON Web Token: a JSON object in base 64, a dot, and what is signed or encrypted. The object may begin with a blank.
+    # A JSON Web Token: a JSON object in base 64, a dot, and the signed or encrypted part. The object may start with a blank.
     "eyJ": (r"[\w-]{8,256}\.[\w-]{6}", r"[\w-]{0,256}(?:\.[\w-]{0,5})?"),
     "eyA": (r"[\w-]{8,256}\.[\w-]{6}", r"[\w-]{0,256}(?:\.[\w-]{0,5})?"),
-    # A private key in base 64; certificates and public keys begin alike and are public.
+    # A private key in base 64; certificates and public keys start alike and are public.
     "LS0tLS1CRUdJTi": (r"(?!BDRVJU|BQVUJM)[\w+/=-]{20}", r"[\w+/=-]{0,19}"),
 }
 
@@ -59,7 +61,7 @@ ANNOUNCEMENTS = (
     *("Bearer", "bearer", "BEARER", "--password", "--passphrase", "--secret", "--client-secret"),
     *("--token", "--access-token", "--auth-token", "--api-key", "--api-token", "--secret-key"),
 )
-"""Words after which a blank and the secret come."""
+"""Words that are followed by a blank and the secret."""
 
 
 _TOKENS = {prefix: token for token in patterns.TOKENS for prefix in token.prefixes}
@@ -68,12 +70,12 @@ PREFIXES = tuple(dict.fromkeys((*_TOKENS, *_SPECIAL)))
 
 @cache
 def find_body(prefix: str) -> TokenBody:
-    """Compiled when the prefix first comes: there are many, and starting has to be quick."""
+    """The patterns are compiled when the prefix first occurs: there are many, and the daemon has to start quickly."""
     token = _TOKENS.get(prefix)
     if token is None:
         rest = r"(?:[\w+/=-]|\.(?=[\w-]))*" if prefix.startswith("LS") else _WORD_REST
     else:
-        # What goes beyond the letters of words belongs to the secret too where the provider uses it.
+        # Characters beyond the letters of words belong to the secret too where the provider uses them.
         rest = f"(?:[\\w-]|{token.body}|\\.(?=[\\w-]))*"
         mixed = f"(?=[a-z_.%=+/-]{{0,{token.least - 1}}}[A-Z0-9])" if token.mixed else ""
         needs, so_far = f"{mixed}{token.body}{{{token.least}}}", f"{token.body}{{0,{token.least - 1}}}"
@@ -91,7 +93,7 @@ def _escape_literal(text: str) -> tuple[str, str]:
 
 _HEX32 = r"[0-9a-f]{32}"
 FORMS = {
-    # what `crypt` makes of a password
+    # the output of `crypt` for a password
     "crypt": SecretForm(
         (
             (r"\$", ""),
@@ -137,11 +139,11 @@ FORMS = {
     "mysql": SecretForm(((r"-(?<=[ \t]-)", ""), ("p", "")), r"[^\s\"'`;&|<>()$\\]", 4),
     "netrc": SecretForm(((r"w(?<=passw)", ""), _escape_literal("ord"), (r"[ \t]", "")), r"[^\s\"'`]", 4),
 }
-"""Decided like tokens; `scanner` looks at what stands before `mysql` and `netrc`."""
+"""They are decided like tokens; `scanner` checks the text before `mysql` and `netrc`."""
 
 
 def _build_progressive(form: SecretForm, *, is_open: bool) -> str:
-    """All parts one behind the other; where `is_open`, each may also end with the text."""
+    """Joins all parts; when `is_open`, each may also end with the text."""
     pattern = f"(?={form.body}{{{form.least}}}" + (f"|{form.body}{{0,{form.least - 1}}}\\Z)" if is_open else ")")
     for index in reversed(range(len(form.parts))):
         whole, partly = form.parts[index]
@@ -152,7 +154,7 @@ def _build_progressive(form: SecretForm, *, is_open: bool) -> str:
 
 
 class FormPatterns(NamedTuple):
-    """A form as it has to be, how it may be when the text ends in it, what introduces the secret, and how that continues."""
+    """The patterns of a form: whole, cut off by the end of the text, the introduction of the secret, and its continuation."""
 
     name: str
     whole: re.Pattern[str]
@@ -163,7 +165,7 @@ class FormPatterns(NamedTuple):
 
 @cache
 def build_form_patterns(first: str) -> tuple[FormPatterns, ...]:
-    """Those of the forms that begin with this character."""
+    """Returns the forms that start with this character."""
     return tuple(
         FormPatterns(
             name,
@@ -191,7 +193,7 @@ def _group_by_anchor() -> dict[str, list[tuple[str, int]]]:
 
 
 _ANCHORS = _group_by_anchor()
-"""The prefixes that have this character as their anchor, and where."""
+"""The prefixes that have this character as their anchor, and its position in them."""
 
 _BY_PAIR: dict[str, list[tuple[str, int]]] = {}
 """The same by two characters, the anchor and the one before it; by the anchor alone where it is the first."""
@@ -201,24 +203,24 @@ for _anchored_here in _ANCHORS.values():
 
 
 def find_prefixes(text: str, anchor: int) -> Iterable[tuple[str, int]]:
-    """The few that may have their anchor here, and where in them it is."""
+    """Returns the few prefixes that may have their anchor here, and its position in them."""
     return (*_BY_PAIR.get(text[max(0, anchor - 1) : anchor + 1], ()), *_BY_PAIR.get(text[anchor], ()))
 
 
 _MANY = 8
-"""From so many prefixes on, one look back for all of them comes first."""
+"""From this many prefixes on, one lookbehind for all of them comes first."""
 
 _HINT = rf"(?:[\w+/=.%-]{{{SHORTEST_BODY}}}|[\w+/=.%-]{{0,{SHORTEST_BODY - 1}}}\Z)"
 
 
 def _build_anchored(anchor: str, prefixes: Iterable[tuple[str, int]]) -> str:
-    """From the anchor on: the rest of a prefix, a look ahead at what follows, then a look back at the whole prefix."""
+    """From the anchor on: the rest of a prefix, a lookahead at what follows, then a lookbehind at the whole prefix."""
     by_tail: dict[str, dict[int, list[str]]] = {}
     for prefix, at in prefixes:
         by_tail.setdefault(prefix[at + 1 :], {}).setdefault(len(prefix), []).append(prefix)
     branches = []
     for tail, by_length in by_tail.items():
-        # One look back for all of one length: the fewer, the quicker an ordinary word is passed.
+        # One lookbehind for all of one length: the fewer there are, the quicker an ordinary word is passed.
         looks = [f"(?<={'|'.join(map(re.escape, same))})" for same in by_length.values()]
         glance = _build_lookbehind(len(anchor + tail), [prefix for same in by_length.values() for prefix in same])
         branches.append(f"{re.escape(tail)}{glance}(?={_HINT})(?:{'|'.join(looks)})")
@@ -226,8 +228,9 @@ def _build_anchored(anchor: str, prefixes: Iterable[tuple[str, int]]) -> str:
 
 
 def _build_lookbehind(length: int, prefixes: list[str]) -> str:
-    """One look back for many prefixes of any length, at the two characters before their last `length`, which all have alike.
-    Ordinary words fail here and cost no more; nothing where the prefixes are few, or too short for two characters."""
+    """One lookbehind for many prefixes of any length, at the two characters before their common last `length` characters.
+    Ordinary words fail here and cost no more; empty where the prefixes are few, or too short for two characters.
+    """
     pairs: dict[str, set[str]] = {}
     for prefix in prefixes:
         pair = prefix[:-length][-2:].rjust(2)
@@ -257,11 +260,11 @@ def _group_by_first() -> dict[str, list[str]]:
 
 
 _BY_FIRST = _group_by_first()
-"""What is searched for, by the character that the search stops at."""
+"""The patterns by the character that the search stops at."""
 
 
 def _join_patterns(by_first: dict[str, list[str]]) -> str:
-    """One pattern, with each first character once: at any of them, `re` compares all of them."""
+    """Builds one pattern, with each first character once: at any of them, `re` compares all of them."""
     return "|".join(f"{re.escape(first)}(?:{'|'.join(branches)})" for first, branches in by_first.items())
 
 
@@ -269,9 +272,9 @@ ANY = _join_patterns(_BY_FIRST)
 
 
 def build_sign_pattern(leaves: Iterable[str]) -> str:
-    """Matches these too, as `pattern` does, and every sign; at the same place, what `ANY` matches comes before them.
-
-    A match with a named group is a sign, one with another group one of these, and one without is what `ANY` matches."""
+    """Builds a pattern that matches `leaves` and every sign besides `ANY`; at the same place, a match of `ANY` comes first. A
+    match with a named group is a sign, one with another group a leaf, and one without is a match of `ANY`.
+    """
     by_first = {first: list(branches) for first, branches in _BY_FIRST.items()}
     for leaf in sorted(set(leaves)):
         by_first.setdefault(leaf[0], []).append(_build_leaf(leaf))
@@ -283,7 +286,7 @@ def build_sign_pattern(leaves: Iterable[str]) -> str:
 _OPENINGS = (*PREFIXES, *ANNOUNCEMENTS, "-----BEGIN ")
 
 _AFTER_ESCAPE = re.compile(r"(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=[0-9;\[][mHGJK])")
-"""Before a token stands no letter or digit; or an escape such as `\\n` or `%3D`, or a terminal's sequence such as `0m`."""
+r"""A token has no letter or digit before it; or an escape such as `\n` or `%3D`, or a terminal's sequence such as `0m`."""
 
 _BEGINNINGS = frozenset(
     opening[:length] for opening in _OPENINGS for length in range(1, len(opening) + 1) if opening[length - 1] != " "
@@ -304,10 +307,10 @@ _LONG = 1 << 29
 
 
 OPEN_TAILS: dict[str, int] = {}
-"""By the last characters of a text, `TAIL` of them: how many may be the beginning of a prefix or an announcement. More than
-any text has when these are too few to know. `open_from` adds what is missing.
-
-Few tails are frequent, and a dictionary answers more quickly than any search."""
+"""By the last `TAIL` characters of a text: how many of them may be the start of a prefix or an announcement. The number is
+larger than any text when these characters are too few to know; `find_open_start` adds what is missing. Few tails are frequent,
+and a dictionary is faster than any search.
+"""
 _MOST_TAILS = 32 * 1024
 
 
@@ -334,7 +337,9 @@ def _count_open(tail: str) -> int:
 
 
 def find_open_start(text: str, start: int) -> int:
-    """From where on the end of the text may be the beginning of a prefix or an announcement; its length when it is none."""
+    """Returns the position from which the end of the text may be the start of a prefix or an announcement; its length when it
+    is none.
+    """
     end = len(text)
     tail = text[LAST]
     known = OPEN_TAILS.get(tail)
@@ -355,7 +360,7 @@ def find_open_start(text: str, start: int) -> int:
 
 
 def is_boundary(text: str, at: int) -> bool:
-    """Whether a token may begin here."""
+    """Returns whether a token may start here."""
     before = text[at - 1 : at]
     if before not in _LETTERS_AND_DIGITS or text[at] == "-":
         return True
@@ -364,29 +369,33 @@ def is_boundary(text: str, at: int) -> bool:
 
 URL = "//"
 HINTS = ("key", "token", "secret", "pass", "pwd", "credential", "auth", "bearer", "cookie", "sig=", URL)
-"""In small letters. A sign without one of these in the `CONTEXT` before it has no name that promises a secret."""
+"""Lower-case hints. A sign without one of these in the `CONTEXT` before it has no name that promises a secret."""
 
 _HINTED = re.compile("|".join(HINTS))
 
 
 def find_hints(text: str, start: int = 0) -> Iterator[re.Match[str]]:
-    """Where they are. They are looked for in small letters, and only in ASCII is the text as long as before."""
+    """Yields the hints. The search is in lower case, and only in ASCII does that keep the length of the text."""
     plain = text if text.isascii() else text.encode("ascii", "replace").decode()
     return _HINTED.finditer(plain.lower(), start)
 
 
 SIGN = re.compile("|".join(f"{sign}(?<![{SIGNS}]{sign})" for sign in SIGNS))
 COLON = re.compile(f":(?<![{SIGNS}]:)")
-"""A sign behind a sign belongs to the first; a rule of a thousand `=` has to cost next to nothing."""
+"""A sign behind a sign belongs to the first; a line of a thousand `=` has to cost next to nothing."""
 
 
 def build_start_pattern(leaves: Iterable[str]) -> str:
-    """Matches each of these, and at the end of the text also a part of one. For the daemon's own values."""
+    """Builds a pattern that matches each of these, and at the end of the text also a part of one. It is for the daemon's own
+    values.
+    """
     return "|".join(f"{re.escape(leaf[0])}{_build_leaf(leaf)}" for leaf in sorted(set(leaves)))
 
 
 def _build_leaf(leaf: str) -> str:
-    """What follows its first character. The empty group shows that it was one; before it, the search would be slow."""
+    """Returns the pattern behind its first character. The empty group marks the match as a leaf; before it, the search would
+    be slow.
+    """
     following = ""
     for character in reversed(leaf[1:]):
         following = f"(?:{re.escape(character)}{following}|\\Z)"

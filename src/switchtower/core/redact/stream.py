@@ -1,8 +1,8 @@
-"""The values that the daemon was itself configured with, found anywhere and in any piece of text. Knows nothing of shapes.
+"""Redacts text that arrives in pieces: most pieces pass at once, suspicious ones go to the scanner, and the output does not
+depend on how the text was cut. It also finds the daemon's own configured values anywhere in the text.
 
-Text that arrives in pieces: most pass at once, the suspicious go to the scanner. However it was cut, the same comes out.
-
-This is the hottest path of the daemon: for an ordinary word, `feed` costs one search by one pattern."""
+This is the hottest path of the daemon: for an ordinary word, `feed` costs one search by one pattern.
+"""
 
 import json
 import re
@@ -17,12 +17,12 @@ from switchtower.core.redact.scanner import SecretScanner
 from switchtower.core.redact.start_patterns import LAST, OPEN_TAILS
 
 SHORTEST_LITERAL = 8
-"""Shorter values would turn up by chance."""
+"""Shorter values would occur by chance."""
 _SHORTEST_BEGINNING = 3
 
 
 class SecretLiterals:
-    """A set of values, each also as JSON and URLs spell it."""
+    """A set of values, each also in the notation of JSON and of URLs."""
 
     def __init__(self) -> None:
         self._values: dict[str, tuple[str, ...]] = {}
@@ -34,7 +34,7 @@ class SecretLiterals:
         return self._whole is not None
 
     def add(self, value: str) -> bool:
-        """Whether this was new, and long enough to be looked for."""
+        """Returns whether the value was new, and long enough to be searched for."""
         # A value within the mark itself would be found in every redacted text again.
         if len(value) < SHORTEST_LITERAL or value in patterns.MARK or value in self._spellings:
             return False
@@ -54,33 +54,33 @@ class SecretLiterals:
         return other
 
     def _compile(self) -> None:
-        # At the same place the longest wins: a value may begin with another.
+        # At the same place the longest wins: a value may start with another.
         spellings = {spelling for held in self._values.values() for spelling in held}
         ordered = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
         if not ordered:
             self._whole = None
             return
         whole = re.compile("|".join(map(re.escape, ordered)))
-        # `_whole` last: another thread that sees it sees the others too.
+        # `_whole` is set last: another thread that sees it sees the others too.
         self._first = re.compile("|".join(sorted({re.escape(spelling[0]) for spelling in ordered})))
         self._spellings = ordered
         self._whole = whole
 
     def list_beginnings(self) -> list[str]:
-        """Of each value, as many characters as a search needs to stop where it begins."""
+        """Returns, for each value, as many characters as a search needs to stop where it starts."""
         return [spelling[:SHORTEST_LITERAL] for spelling in self._spellings]
 
     def is_beginning(self, text: str) -> bool:
-        """Whether it is so much of a value that it is held back however long the rest takes."""
+        """Returns whether the text is so much of a value that it is held back however long the rest takes."""
         return len(text) >= _SHORTEST_BEGINNING and any(spelling.startswith(text) for spelling in self._spellings)
 
     def find_first_end(self, text: str, before: int) -> int:
-        """Where the first value ends that begins before this place; 0 when none does."""
+        """Returns the end of the first value that starts before this position; 0 when there is none."""
         found = self._whole.search(text) if self._whole is not None else None
         return found.end() if found is not None and found.start() < before else 0
 
     def release(self, text: str) -> tuple[str, str]:
-        """The text without the values, as far as it is certain; and the end of it that may yet become one."""
+        """Returns the text without the values, as far as it is certain; and the end of it that may still become one."""
         if self._whole is None:
             return text, ""
         released: list[str] = []
@@ -95,11 +95,11 @@ class SecretLiterals:
             position = found.end()
 
     def replace(self, text: str) -> str:
-        """The text without the values, when no more will come."""
+        """Returns the text without the values, when no more text follows."""
         return text if self._whole is None else self._whole.sub(patterns.MARK, text)
 
     def find_spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where the values are."""
+        """Yields the spans of the values."""
         if self._whole is not None:
             yield from (found.span() for found in self._whole.finditer(text))
 
@@ -116,32 +116,35 @@ class SecretLiterals:
 _Search = Callable[..., re.Match[str] | None]
 
 _MANY_SIGNS = 256
-"""In text that is longer, one search for all hints costs less than a look back from each sign."""
+"""In longer text, one search for all hints costs less than a lookbehind from each sign."""
 _TRIM_FROM = 4 * CONTEXT
 MOST_FOUND = 64
-"""Values that one session remembers."""
+"""The number of values that one session remembers."""
 
 
 class RedactionRules:
-    """What the streams of one redactor share: its literals, and the searches that say whether text is of interest at all."""
+    """The state that the streams of one redactor share: its literals, and the searches that decide whether text is of interest
+    at all.
+    """
 
     def __init__(self) -> None:
         self.literals = SecretLiterals()
         self.search_any: _Search = self._compile_and_search
-        """The first place that has to be decided about or looked at more closely: None for nearly every word, so this one search
-        is what an ordinary word costs."""
+        """The first place that has to be decided or inspected more closely: None for nearly every word, so this one search is
+        the cost of an ordinary word.
+        """
         self._search_known: _Search | None = None
         self._children: WeakSet[SessionRedactionRules] = WeakSet()
 
     def learn(self, value: str) -> None:
-        """A value of the daemon's own."""
+        """Adds one of the daemon's own values."""
         if self.literals.add(value):
             self.recompile()
         for child in self._children:
             child.learn(value)
 
     def add_found(self, value: str) -> None:
-        """A secret was hidden. Which of these are remembered, a session's rules say."""
+        """Takes each hidden secret; only the rules of a session remember some of them."""
 
     def for_session(self) -> "SessionRedactionRules":
         child = SessionRedactionRules(self)
@@ -154,20 +157,22 @@ class RedactionRules:
         self.search_any = self._compile_and_search
 
     def _compile_and_search(self, text: str, start: int = 0) -> re.Match[str] | None:
-        """Compiles the pattern when text first comes: that takes long, and values are often learned one after the other."""
+        """Compiles the pattern at the first text: that takes long, and values are often added one after the other."""
         self.search_any = _compile(start_patterns.build_sign_pattern(self.literals.list_beginnings()))
         return self.search_any(text, start)
 
     def is_suspicious(self, text: str) -> bool:
-        """Whether something in the text has to be decided about; it is whole."""
+        """Returns whether something in the text has to be decided; the text is complete."""
         found = self.search_any(text)
         if found is None or self.find_harmless_end(text, 0, found) >= 0:
             return self._search_known is not None and self._search_known(text) is not None
         return True
 
     def find_harmless_end(self, text: str, start: int, found: re.Match[str]) -> int:
-        """-1 when something in the text from `start` on has to be decided about, with what stands before it in mind. Otherwise
-        how far nothing has: at the end there may be the beginning of something. `found` is the first place of interest."""
+        """Returns -1 when something in the text from `start` on has to be decided, in the context of the text before it.
+        Otherwise returns the position up to which nothing has: the end may be the start of something. `found` is the first
+        place of interest.
+        """
         place: re.Match[str] | None = found
         if found.lastgroup is not None and len(text) - start > _MANY_SIGNS and not _has_hint(text, max(0, start - CONTEXT)):
             place = self._search_all_but_signs(text, start)
@@ -190,7 +195,7 @@ class RedactionRules:
 
 
 class SessionRedactionRules(RedactionRules):
-    """Those of the daemon, and the values that were hidden once in the session: the latest of them, in memory only."""
+    """The daemon's rules, and the values that were hidden once in the session: the latest of them, in memory only."""
 
     def __init__(self, daemons: RedactionRules) -> None:
         super().__init__()
@@ -210,7 +215,7 @@ class SessionRedactionRules(RedactionRules):
         self.recompile()
 
     def _compile_and_search(self, text: str, start: int = 0) -> re.Match[str] | None:
-        """The daemon's pattern is not compiled once more for the values of a session; they cost a search of their own."""
+        """The daemon's pattern is not compiled again for the values of a session; they cost a separate search."""
         if not self._found:
             return super()._compile_and_search(text, start)
         found = self._daemons.search_any(text, start)
@@ -232,9 +237,9 @@ def _has_hint(text: str, start: int) -> bool:
 
 
 def _is_named(text: str, sign: int) -> bool:
-    """Whether a name that promises a secret, or a user's name in a URL, stands before this sign."""
+    """Returns whether a name that promises a secret, or a user's name in a URL, is before this sign."""
     if text[sign - 1 : sign] in start_patterns.SIGNS:
-        return False  # It belongs to the sign before it, or stands at the very beginning.
+        return False  # it belongs to the sign before it, or is at the very start
     behind = text[max(0, sign - CONTEXT) : sign][::-1]
     if text[sign] == ":" and "//:" in behind and patterns.USER_BEHIND.match(behind):
         return True
@@ -243,22 +248,24 @@ def _is_named(text: str, sign: int) -> bool:
 
 
 class StreamRedactor:
-    """One text as it arrives. `feed` returns what may be let go now, `close` the rest; then it is as new."""
+    """One text as it arrives. `feed` returns what may be released now, `close` the rest; then it is as new."""
 
     __slots__ = ("_context", "_decided", "_literal", "_rules", "_scanner", "_text")
 
     def __init__(self, rules: RedactionRules) -> None:
         self._rules = rules
         self._scanner: SecretScanner | None = None
-        """At work from something suspicious on until it has settled."""
+        """The scanner, from the first suspicious text until it has settled."""
         self._literal = ""
-        """With a scanner: the end of the text, which may be the beginning of a literal."""
+        """With a scanner: the end of the text, which may be the start of a literal."""
         self._text = ""
-        """Without a scanner: what was let go but may still be looked back at, and a few characters that may begin something."""
+        """Without a scanner: released text that a decision may still depend on, and a few characters that may start something."""
         self._decided = 0
-        """Where in `_text` these few characters begin."""
+        """The position of these few characters in `_text`."""
         self._context = 0
-        """How many of these few characters were let go all the same; with a scanner, how many of `_literal` it has."""
+        """The number of these few characters that were released nevertheless; with a scanner, the number of characters of
+        `_literal` that it has.
+        """
 
     def feed(self, delta: str) -> str:
         if self._scanner is None:
@@ -291,8 +298,9 @@ class StreamRedactor:
         return self._scan()
 
     def settle(self) -> str:
-        """Lets go of what is held back although more may come, unless a secret has begun in it. What it may introduce is
-        remembered: of a secret that follows, nothing is let go."""
+        """Releases held text although more may follow, unless a secret has started in it. What it may introduce is remembered:
+        nothing of a secret that follows is released.
+        """
         if self._scanner is None:
             held = self._text[self._decided :]
             if self._rules.literals.is_beginning(held):
@@ -327,7 +335,7 @@ class StreamRedactor:
         assert scanner is not None, "it was started"
         redacted = ""
         if shown and (end := literals.find_first_end(self._literal, shown)):
-            # Its beginning was let go as harmless; the rest is not.
+            # Its start was released as harmless; the rest is not.
             redacted = scanner.scan(MARK)
             self._literal = self._literal[end:]
             shown = 0

@@ -1,4 +1,4 @@
-"""What a rule makes of a command."""
+"""The result type of the rules."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,15 +8,15 @@ from msgspec import Struct
 from switchtower.core import events as core_events
 
 EphemeralInput = core_events.Program | core_events.Flow | str | None
-"""What the journal does not hold, for the run's engine alone: a text as it was typed, a program or a flow as it was asked for."""
+"""Data that the journal does not hold, for the run's engine alone: typed text, or a program or flow as it was requested."""
 
 
 class Decision(Struct, frozen=True):
-    """What is to be journalled, for which run, and what the asker is told once it is."""
+    """The events to be journalled, their run, and the outcome that the client gets once they are committed."""
 
     events: Sequence[core_events.AnyEvent]
     run_id: str | None = None
     outcome: dict[str, Any] = {}
     following: "Decision | None" = None
-    """What happens with it in one and the same commit, for another run."""
+    """A further decision in the same commit, for another run."""
     ephemeral_input: EphemeralInput = None

@@ -1,8 +1,8 @@
-"""What a new session may have: never less of a sandbox than is configured, and, when a process of a run starts it, never more
+"""The limits of a new session: never a weaker sandbox than is configured, and, when a process of a run starts it, never more
 than that run has. Pure.
 
-A session that a run starts is its child: it has the run's sandbox or a stronger one, at most its policy, a share of its budget,
-and it ends with the run. A process of a run commands its children and no other session, and decides nothing.
+A session that a run starts is its child: it has the run's sandbox or a stronger one, at most its policy, a share of its
+budget, and it ends with the run. A process of a run commands its children and no other session, and decides nothing.
 """
 
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from switchtower.core import commands, errors, events, policy
 from switchtower.core.session import Session, UsageTotals
 
 LOCAL = "local"
-"""No sandbox: the machine itself."""
+"""No sandbox: commands run on the machine itself."""
 _MOST_FOR_A_CHILD = policy.PROFILES.index("auto")
 _MINUTE_MS = 60_000
 _CHILDS_COMMANDS = (
@@ -23,12 +23,12 @@ _CHILDS_COMMANDS = (
 
 
 def is_weaker(sandbox: str, than: str) -> bool:
-    """Whether a command can do more in the first sandbox than in the second."""
+    """Returns whether a command can do more in the first sandbox than in the second."""
     return sandbox == LOCAL and than != LOCAL
 
 
 def inherit_from_parent(command: commands.StartSession, parent: Session) -> commands.StartSession:
-    """Fills in from the run's session what the request leaves open. A preset says its own policy."""
+    """Fills in from the run's session what the request leaves open. A preset has its own policy."""
     named = command.policy is not None or command.preset is not None
     return replace(
         command,
@@ -40,8 +40,9 @@ def inherit_from_parent(command: commands.StartSession, parent: Session) -> comm
 def bind_to_parent(
     command: commands.StartSession, parent: Session | None, lent: UsageTotals, now_ms: int, *, is_inside: bool
 ) -> commands.StartSession:
-    """The session as a child of the run that starts it. `lent` is what the run's other children have used; `is_inside` says
-    that the folder lies in the run's workspace. Raises `AttachForbidden` for what would be more than the run itself has."""
+    """Returns the session as a child of the run that starts it. `lent` is the usage of the run's other children; `is_inside`
+    means that the folder lies in the run's workspace. Raises `AttachForbidden` for more than the run itself has.
+    """
     if parent is None or parent.run is None:
         raise errors.AttachForbidden(hint="the run of this process has ended, so it starts no sessions")
     if command.program is not None or command.flow is not None:
@@ -60,7 +61,7 @@ def bind_to_parent(
 
 
 def check_command(session: Session, command: commands.Command) -> None:
-    """Raises `AttachForbidden` for what a process of a run may not ask of this session."""
+    """Raises `AttachForbidden` for a command that a process of a run may not send to this session."""
     run_id = command.actor.run_id
     if run_id is None:
         return
@@ -72,7 +73,7 @@ def check_command(session: Session, command: commands.Command) -> None:
 
 
 def is_spent(session: Session, lent: UsageTotals) -> bool:
-    """Whether a run and its children have used up the run's budget."""
+    """Returns whether a run and its children have used up the run's budget."""
     if session.run is None:
         return False
     used, budget = session.run.usage, session.budget

@@ -1,4 +1,6 @@
-"""The rules of dialogs: what an extension asks is open until the first answer, its expiry, or the end of its run. Pure."""
+"""The rules of dialogs: a dialog that an extension opens is open until the first answer, its expiry, or the end of its run.
+Pure.
+"""
 
 from typing import Any, assert_never
 
@@ -9,7 +11,7 @@ from switchtower.core.rules import Decision
 from switchtower.core.session import Session
 
 ANSWER_FIELDS = {"select": "value", "confirm": "confirmed", "input": "value", "editor": "value", "interview": "responses"}
-"""What the answer to each method is called."""
+"""The field of the response that has the answer, by method."""
 
 
 def decide_dialog(
@@ -45,7 +47,7 @@ def decide_dialog(
 
 
 def _check_answer(dialog: events.Dialog, response: dict[str, Any]) -> dict[str, Any]:
-    """The part of a response that the dialog asked for. Refused when it is not there or cannot be meant."""
+    """Returns the part of a response that the dialog asked for. Refuses a response that lacks it or has an impossible value."""
     name = ANSWER_FIELDS[dialog.method]
     value = response.get(name)
     wanted: type = bool if name == "confirmed" else dict if name == "responses" else str

@@ -1,4 +1,4 @@
-"""The rules of sessions that live on another host: what that host says is taken once, in its order. Pure."""
+"""The rules of sessions that live on another host: each report of that host is applied once, in its order. Pure."""
 
 from collections.abc import Collection
 from functools import partial
@@ -9,7 +9,7 @@ from switchtower.core.rules import Decision
 from switchtower.core.session import Session
 
 MOST_OPEN = 1_000
-"""Questions, or calls, that a host may leave open in one session."""
+"""Approvals, or calls, that a host may leave open in one session."""
 
 OURS_TO_DECIDE = (
     commands.LoadSession,
@@ -20,7 +20,7 @@ OURS_TO_DECIDE = (
     commands.MarkHost,
     commands.MirrorRun,
 )
-"""What concerns our picture of such a session. All else is its host's to decide."""
+"""Commands that concern our mirror of such a session. Its host decides all others."""
 
 
 def refuse_host_commands(session: Session, command: commands.AnyCommand) -> None:
@@ -29,7 +29,9 @@ def refuse_host_commands(session: Session, command: commands.AnyCommand) -> None
 
 
 def attribute(by: events.Actor, host: str) -> events.Actor:
-    """Who did what a host has told: the host, with what it claims. Older versions stored the claim in the actor's place."""
+    """Returns the host as the actor of what it reported, with the actor that it claims. Older versions stored the claim in the
+    actor's place.
+    """
     if by.via == "host":
         return by
     return events.Actor(name=host, via="host", claims=events.Claim(by.name, by.via))
@@ -48,29 +50,29 @@ def decide_mirror(session: Session, command: commands.MirrorRun) -> Decision:
         begun = True
     for report in fresh:
         if report.seq <= last:
-            continue  # told before
+            continue  # reported before
         last = report.seq
         begins = isinstance(report.events[0], events.SessionStarted)
         ends = isinstance(report.events[-1], events.RunCompleted)
         if (begun and begins) or (ended and ends):
-            # A session begins once and ends once. What comes again is only noted, so that its number counts as taken.
+            # A session starts once and ends once. A repeated report is only noted, so that its number counts as received.
             relayed = next(event.relayed for event in report.events if event.relayed)
             told.append(events.HostEventReceived(type="", data={}, relayed=relayed))
             continue
         begun = True
         if ends:
-            # Its host may have no word for it: a question does not outlive the run that it was asked in.
+            # The host may not report it: an approval does not outlive the run that requested it.
             told += [events.ApprovalWithdrawn(approval_id=approval_id, reason="the run ended") for approval_id in asked]
             asked.clear()
             ended = True
         for event in map(partial(_limit_event, session, asked), report.events):
             if isinstance(event, events.ApprovalRequested):
                 if event.approval.id in asked and event.relayed is None:
-                    continue  # a guess of ours, and it was asked in so many words
+                    continue  # an inferred event, and the host reported this approval explicitly
                 asked[event.approval.id] = None
             elif isinstance(event, events.ApprovalDecided | events.ApprovalExpired | events.ApprovalWithdrawn):
                 if event.approval_id not in asked and event.relayed is None:
-                    continue  # a guess of ours, and there is no such question
+                    continue  # an inferred event, and there is no such approval
                 asked.pop(event.approval_id, None)
             told.append(event)
     if told and session.host_lost:
@@ -79,7 +81,7 @@ def decide_mirror(session: Session, command: commands.MirrorRun) -> Decision:
 
 
 def _limit_event(session: Session, asked: Collection[str], event: events.AnyEvent) -> events.AnyEvent:
-    """What a host leaves open without end is only passed on."""
+    """Forwards an event without applying it when the host leaves too many approvals or calls open."""
     match event:
         case events.ApprovalRequested() if len(asked) >= MOST_OPEN and event.approval.id not in asked:
             said: dict[str, Any] = {"request_id": event.approval.id, "prompt": event.approval.title}

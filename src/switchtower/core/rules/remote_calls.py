@@ -1,6 +1,6 @@
-"""The rules of errands: tools that somebody uses in a session's workspace from afar, beside whatever runs there. Pure.
-
-The rules of people's own commands: run beside whatever the agent does, told to the model with the next message. Pure."""
+"""The rules of remote calls, which are tools that a remote client uses in a session's workspace, and of users' own commands.
+Both run beside the agent; the model gets the commands with the next message. Pure.
+"""
 
 from typing import assert_never
 
@@ -21,7 +21,7 @@ def decide_remote_call(session: Session, command: commands.StartRemoteCall | com
         case commands.FinishRemoteCall():
             tool = session.errands.get(command.errand_id)
             if tool is None:
-                return Decision([])  # a restart closed it already
+                return Decision([])  # a restart has closed it already
             finished = events.RemoteCallFinished(
                 errand_id=command.errand_id,
                 tool=tool,
@@ -51,7 +51,7 @@ def decide_shell(session: Session, command: commands.RunShell | commands.CancelS
             return Decision([events.ShellCancelRequested(each, command.actor) for each in chosen if each in session.shells])
         case commands.FinishShell():
             if command.shell_id not in session.shells:
-                return Decision([])  # a restart closed it already
+                return Decision([])  # a restart has closed it already
             finished = events.ShellFinished(
                 shell_id=command.shell_id, exit_code=command.exit_code, text=command.text, cancelled=command.cancelled
             )

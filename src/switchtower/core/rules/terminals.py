@@ -1,7 +1,7 @@
-"""The rules of a program in a terminal: what is typed reaches it once, in order, and only while it runs. Pure.
+"""The rules of a program in a terminal: input reaches it once, in order, and only while it runs. Pure.
 
-The events here carry what was typed as it came; it is hidden on its way into the journal, and only the run's engine is
-given it as it was.
+The events here carry the input unchanged; it is redacted on its way into the journal, and only the run's engine gets it
+unredacted.
 """
 
 import shlex
@@ -14,11 +14,11 @@ from switchtower.core.session import Run, Session
 MOST_TYPED = 1_048_576
 LONGEST_NAME = 64
 COLS, ROWS = 120, 40
-"""Of a terminal whose size nobody named."""
+"""The size of a terminal when the client names none."""
 LARGEST = 1_000
 HIDDEN = "[hidden]"
 ENTER = "\r"
-"""What the key of that name sends."""
+"""The character that the Enter key sends."""
 
 
 def parse_program(
@@ -29,7 +29,7 @@ def parse_program(
     cols: int | None = None,
     rows: int | None = None,
 ) -> events.Program | None:
-    """The program that a session is to be, by the words in which protocols ask for one."""
+    """Returns the program that a session runs, from the fields of a protocol's request."""
     if (engine == "pty") != (command is not None):
         raise errors.InvalidCommand("`engine: pty` and `command` belong together")
     return None if command is None else make_program(command, tool=tool, cols=cols, rows=rows)
@@ -38,7 +38,7 @@ def parse_program(
 def make_program(
     command: str | list[str], *, tool: str | None = None, cols: int | None = None, rows: int | None = None
 ) -> events.Program:
-    """A program as people ask for it: a list of arguments, or one line for a shell."""
+    """Returns a program as users request it: a list of arguments, or one line for a shell."""
     if isinstance(command, str):
         line, words = command, command.split()
         argv: tuple[str, ...] = ("bash", "-lc", command)
@@ -51,7 +51,7 @@ def make_program(
 
 
 def start_program(command: commands.StartSession, mint: ids.Mint) -> Decision | None:
-    """The run of a session that is a program: it begins with the session."""
+    """Returns the run of a session that is a program: it starts with the session."""
     if command.program is None:
         return None
     run_id = mint("run")

@@ -1,12 +1,13 @@
-"""What a person is asked before a tool acts. Pure: from a call, and a look at what it would do, to the question about it.
+"""Builds the approval requests of a run: for a tool call, and for the trust in a folder. It reads what a call would change, but
+decides nothing.
 
-The subject is the call itself in one canonical spelling, with the place where it will run; the approval is bound to it, so a
-yes to one call is a yes to no other.
+The subject is the call itself in one canonical spelling, with the folder where it will run. The approval is bound to the subject,
+so approving one call approves no other.
 
-The first run in a folder asks whether the folder is trusted, before anything in it counts as an instruction.
-
-A no is no reason to stop: the run goes ahead without the folder's instructions, and the session is not asked again. Where no
-person can answer, nothing is asked and nothing of the folder is read."""
+The first run in a folder asks whether the user trusts the folder, before anything in it counts as an instruction. A denial does
+not stop the run: it continues without the folder's instructions, and the session is not asked again. In a headless run nothing is
+asked and none of the folder's instructions are read.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -51,8 +52,9 @@ def make_question(
 
 
 def make_subject(call: events.ToolRequest, task: engine.Task, preview: Mapping[str, object], folder: tuple[int, int]) -> str:
-    """Exactly what will happen, and to what: a file that changes after it was looked at makes this another subject, and so
-    does another `folder` at the workspace's path."""
+    """Returns exactly what the call will do, and to what. A file that changes after it was previewed yields another subject, and
+    so does another `folder` at the workspace's path.
+    """
     return msgspec.json.encode(
         {
             "tool": call.tool,

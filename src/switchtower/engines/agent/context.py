@@ -1,6 +1,6 @@
-"""One run's own things: its task, its desk, its tools and what has been allowed so far.
-
-What an agent works with, passed in as one: models, tools, the keepers of the workspace, and its settings."""
+"""The state of one agent run (its task, run context, tools and approvals so far), and the services that are passed to the agent
+engine: models, tools, checkpoints, trust and settings.
+"""
 
 import random
 import time
@@ -29,11 +29,11 @@ class AgentRun(Struct):
     policy: core_policy.Policy
     changes: ChangeTracker
     folder: tuple[int, int]
-    """The workspace's device and inode when the run began: a path can lead elsewhere later."""
+    """The device and inode of the workspace when the run started; later the path may lead to another folder."""
 
 
 class RunStopped(Exception):
-    """A decision ended the run, or an extension that wants nothing of the model."""
+    """A decision ended the run, or an extension finished without a prompt for the model."""
 
     def __init__(self, result: engine.RunResult) -> None:
         super().__init__(result.summary)
@@ -41,7 +41,7 @@ class RunStopped(Exception):
 
 
 OpenModel = Callable[[str, str | None], Awaitable[port.Model]]
-"""From a provider's name and a model's to a model; raises `errors.ProviderNotConfigured`."""
+"""Opens a model, given the name of a provider and of a model; raises `errors.ProviderNotConfigured`."""
 
 
 class AgentServices(Struct, frozen=True):
@@ -52,15 +52,15 @@ class AgentServices(Struct, frozen=True):
     prompts: PromptCatalog = field(default_factory=lambda: PromptCatalog(None))
     extensions: ExtensionLoader = field(default_factory=ExtensionLoader)
     dialog_timeout: float = 60.0
-    """Seconds that a question of an extension or of the agent waits for an answer, unless it says otherwise."""
+    """The seconds that a question of an extension or of the agent waits for an answer, unless the question sets its own limit."""
     trust: FolderTrust | None = None
-    """Which folders count as trusted; None trusts all."""
+    """The folders that count as trusted; None trusts all."""
     rules: tuple[events.Rule, ...] = ()
     """The configured policy."""
     backoff: provider_errors.Backoff = field(default_factory=provider_errors.Backoff)
     stall_after: float = turns.STALL_AFTER
-    """Seconds without a word of the model after which the run reports that it still waits."""
+    """The seconds without output of the model after which the run reports that it is still waiting."""
     compact_at: float = 0.8
-    """The part of the context window from which on the conversation is summarised; 0 never does."""
+    """The part of the context window at which the conversation is compacted; 0 disables compaction."""
     randomness: Callable[[], float] = random.random
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000

@@ -1,10 +1,8 @@
-"""A look at a workspace's repository for extensions. Runs nothing of the repository's own, and changes nothing.
+"""Finds and runs the extension that a message calls, and puts the resulting prompt in the message's place.
 
-What an extension's command is given for one run: implements `port.Context` with the run's task and desk.
-
-A message that calls an extension: found, run, and what it says put in the message's place.
-
-Whatever an extension does ends at most its own run. One that does not stop when the run is cancelled is left behind."""
+An extension can end at most its own run; one that does not stop when the run is cancelled is abandoned. Reading the repository
+for an extension runs none of the repository's own programs and changes nothing.
+"""
 
 import asyncio
 import logging
@@ -32,7 +30,7 @@ _REMOTE = "origin"
 
 
 async def read_repository(task: engine.Task) -> port.RepositoryInfo | None:
-    """None where there is none, or none that may be looked at. Raises `ExtensionError` when it takes too long."""
+    """Returns None when there is no repository, or none that may be read. Raises `ExtensionError` when it takes too long."""
     try:
         async with asyncio.timeout(tool.GIT_TIME):
             return await cancellation.run_in_cancel_scope(task.run_id, partial(_read_repository, task))
@@ -57,9 +55,9 @@ def _read_repository(task: engine.Task, cancel_scope: cancellation.CancelScope) 
 def _find_base(
     task: engine.Task, view: git_view.RepositoryView, cancel_scope: cancellation.CancelScope
 ) -> tuple[str | None, int]:
-    """The first candidate that there is, and by how many commits this branch has gone beyond it."""
+    """Returns the first candidate that exists, and how many commits this branch is ahead of it."""
     with tempfile.TemporaryDirectory(prefix="tower-git-") as elsewhere:
-        # References alone: neither a file of the workspace nor an object is looked at with the repository's configuration.
+        # Only references are read: no file of the workspace and no object is read with the repository's configuration.
         theirs = plumbing.GitRunner(elsewhere, {"GIT_DIR": view.found.git_dir})
         for name, reference in _list_base_candidates(task, theirs, cancel_scope):
             if name in (view.branch, f"{_REMOTE}/{view.branch}"):
@@ -73,7 +71,7 @@ def _find_base(
 def _list_base_candidates(
     task: engine.Task, theirs: plumbing.GitRunner, cancel_scope: cancellation.CancelScope
 ) -> Iterator[tuple[str, str]]:
-    """A name that git understands in a command, and the whole reference."""
+    """Yields a name that git accepts in a command, and the full reference."""
     named = task.workspace.default_branch
     if named:
         yield named, f"refs/heads/{named}"
@@ -106,7 +104,9 @@ class RunExtensionContext:
         self.last_note = ""
 
     def close(self) -> None:
-        """The command has ended, or should have. What it left running has no say in the run any more."""
+        """Closes the context when the command has ended, or should have. Tasks that it left running can no longer affect the
+        run.
+        """
         self._is_closed = True
 
     async def notify(self, text: str) -> None:
@@ -138,15 +138,15 @@ class ExtensionCall(Struct, frozen=True):
     offer: loader.LoadedCommand
     arguments: str
     shadowed_by: str | None = None
-    """The file of a template that has the same name and goes before it."""
+    """The file of a template that has the same name and takes precedence."""
 
 
 class ExtensionFailed(Exception):
-    """The extension did not do its work. The text is one sentence for people."""
+    """The extension failed. The text is one sentence for people."""
 
 
 async def find_extension_call(text: str, task: engine.Task, services: AgentServices) -> ExtensionCall | None:
-    """The call that a message is, if it is one of an extension."""
+    """Returns the extension call that a message makes, or None when it makes none."""
     called = expansion.parse_call(text)
     if called is None:
         return None
@@ -156,12 +156,12 @@ async def find_extension_call(text: str, task: engine.Task, services: AgentServi
         return None
     template = await asyncio.to_thread(
         services.prompts.find_template, name, task.workspace.root
-    )  # none can be called `extension:…`
+    )  # no template can be named `extension:…`
     return ExtensionCall(offer, arguments, shadowed_by=template.path if template is not None else None)
 
 
 async def run_extension(call: ExtensionCall, task: engine.Task, run_context: engine.RunContext, services: AgentServices) -> str:
-    """The prompt that the extension made. Raises `Failed`, or `Stopped` when it wants the model to do nothing."""
+    """Returns the prompt that the extension made. Raises `ExtensionFailed`, or `RunStopped` when the model has nothing to do."""
     name = call.offer.command.name
     context = RunExtensionContext(task, run_context, services, name)
     await run_context.emit(events.PhaseChanged("Running an extension", f"/{name}"))
@@ -210,5 +210,5 @@ async def _run_guarded(call: ExtensionCall, context: RunExtensionContext) -> obj
 async def _wait_for_end(running: "asyncio.Task[object]") -> bool:
     await asyncio.wait([running], timeout=CANCEL_TIMEOUT)
     if running.done() and not running.cancelled():
-        running.exception()  # seen, so that asyncio does not report it as forgotten
+        running.exception()  # retrieved, so that asyncio does not report it as never retrieved
     return running.done()

@@ -1,12 +1,12 @@
-"""The agent: ask the model, run what it calls for, tell it what came of that, until it calls for nothing more.
+"""The agent engine: it asks the model, runs the tools that the model calls and sends it their results, until the model calls no
+more tools.
 
-The model, the tools and the desk are passed in, and all that is known comes from the task: a run that a restart cut short
-enters the same loop, with its open calls first.
+The model, the tools and the run context are passed in, and all state comes from the task: a run that a restart interrupted enters
+the same loop and settles its open calls first.
 
-What a person says, as the model gets to read it: an extension or a template in its place, and the files it mentions behind
-it. Pictures that no model could read end the run here, before they are a part of every later request.
-
-What a conversation says about where a run stands. Pure."""
+Messages of the user are prepared here: an extension or a template replaces the text, and mentioned files follow it. A picture
+that no model can read ends the run here, before it becomes a part of every later request.
+"""
 
 import asyncio
 import logging
@@ -36,14 +36,15 @@ _OpenModel = Callable[[engine.Task], Awaitable[port.Model]]
 class AgentEngine:
     def __init__(self, services: AgentServices) -> None:
         self.services = services
-        """For runs that start from now on; a run keeps the one that it started with."""
+        """The services of runs that start from now on; a run keeps the services that it started with."""
 
     async def run(self, task: engine.Task, context: engine.RunContext) -> engine.RunResult:
         if task.purpose in (events.Purpose.UNDO, events.Purpose.REDO):
             return await undo.restore_workspace(task, context, self.services.checkpoints)
         try:
             await asyncio.to_thread(sandbox.choose_sandbox, task.sandbox)
-            # A run that a restart cut short settles its open calls first: an approval waits even while the model cannot be used.
+            # A run that a restart interrupted settles its open calls first: an approval can wait even while the model is
+            # unavailable.
             model = None if task.open_calls else await self._open_model(task)
             if task.purpose is events.Purpose.COMPACT:
                 return await self._compact(task, context, model or await self._open_model(task))
@@ -91,7 +92,7 @@ class AgentEngine:
         return result
 
     async def _clean_up(self, agent_run: AgentRun, keep_changes: Awaitable[None]) -> None:
-        """What a run started ends with it, before its last checkpoint: nothing may change files behind that."""
+        """Ends what the run started, before its last checkpoint is taken: nothing may change files after that."""
         try:
             await agent_run.toolbox.end_run(agent_run.task.run_id)
         finally:
@@ -107,7 +108,7 @@ class AgentEngine:
 
 
 class _AgentLoop:
-    """The loop itself, with what it keeps from turn to turn."""
+    """The loop of one run, with the state that it keeps from turn to turn."""
 
     def __init__(self, agent_run: AgentRun, model: port.Model | None, open_model: _OpenModel, services: AgentServices) -> None:
         self._agent_run = agent_run
@@ -120,7 +121,7 @@ class _AgentLoop:
         self._specs: tuple[port.ToolSpec, ...] = ()
         self._meter = retries.BudgetMeter.from_task(agent_run.task)
         self._is_cut = False
-        """The last message was stopped at a limit of its length."""
+        """The provider truncated the last message at a length limit."""
         self._context_tokens = agent_run.task.context_tokens
         self._model: port.Model
         self._compactor: Compactor
@@ -146,7 +147,7 @@ class _AgentLoop:
             await tool_calls.execute_calls(open_calls, self._agent_run, self._messages)
             await self._take_steering()
             self._meter.raise_if_exceeded(self._services.now_ms())
-            await _check_workspace(task)  # without it no call can succeed: the model is not asked for another
+            await _check_workspace(task)  # without the workspace no call can succeed, so the model is not asked for another one
             if task.auto_compact and self._compactor.is_due(self._context_tokens) and await self._compact("threshold"):
                 open_calls = ()
                 continue
@@ -157,8 +158,9 @@ class _AgentLoop:
                 return await self._make_result(message)
 
     async def _make_result(self, message: engine.Message) -> engine.RunResult:
-        """The model has nothing more to do. A run whose last answer was cut by its budget has failed, and so has one whose
-        workspace was removed; one that took more than it may is marked."""
+        """Makes the result once the model calls no more tools. A run has failed when its last answer was truncated by its budget
+        or when its workspace was removed; a run that exceeded its budget is marked.
+        """
         if self._is_cut and self._meter.is_out_of_tokens:
             raise retries.BudgetExceeded(
                 f"the answer was cut by the run's budget: {self._meter.describe_overrun() or 'its tokens are used up'}"
@@ -171,7 +173,9 @@ class _AgentLoop:
         return engine.RunResult(events.Outcome.SUCCESS, _shorten_summary(message.text, *notes))
 
     async def _prepare(self) -> None:
-        """What the model reads besides the conversation; and a message just sent, with what it calls and mentions brought in."""
+        """Builds the system prompt, and prepares a message that was just sent: its extension or template, and the files it
+        mentions.
+        """
         task, shelf = self._task, self._services.prompts
         tools = self._agent_run.toolbox.tools
         self._specs = tuple(port.ToolSpec(tool.name, tool.description, tool.schema) for tool in tools)
@@ -189,7 +193,7 @@ class _AgentLoop:
             self._messages[-1] = await prepare_first_message(self._messages[-1], task, self._context, self._services)
 
     async def _take_steering(self) -> bool:
-        """Whether there was something to tell the model that was said while it worked."""
+        """Adds the messages that the user sent while the model worked; returns whether there were any."""
         steered = self._context.take_steering_messages()
         for queued in steered:
             self._messages.append(await prepare_steering_message(queued, self._task, self._context, self._services))
@@ -200,7 +204,8 @@ class _AgentLoop:
         try:
             turn = await self._take_turn()
         except port.ModelError as trouble:
-            # The one failure that a shorter conversation can mend. Once: if it does not, the run has failed.
+            # This is the only failure that a shorter conversation can fix. It is tried once; if that does not help, the run
+            # fails.
             if not trouble.overflow or self._compactor.was_ineffective or not await self._compact("overflow"):
                 raise
             self._compactor.was_ineffective = True
@@ -233,7 +238,7 @@ class _AgentLoop:
 
     async def _compact(self, reason: str) -> bool:
         compacted = await self._compactor.compact(self._messages, reason, self._context_tokens)
-        self._meter.raise_if_exceeded(self._services.now_ms())  # the summary was a call, too
+        self._meter.raise_if_exceeded(self._services.now_ms())  # the summary was a model call, too
         if compacted is None:
             return False
         self._messages = compacted
@@ -241,7 +246,7 @@ class _AgentLoop:
 
 
 async def _check_workspace(task: engine.Task) -> tuple[int, int]:
-    """The device and inode of the workspace's folder. Raises `SandboxUnavailable` when the folder does not exist."""
+    """Returns the device and inode of the workspace's folder. Raises `SandboxUnavailable` when the folder does not exist."""
     root = task.workspace.root
     folder = await asyncio.to_thread(scope.find_identity, root)
     if folder is None:
@@ -262,14 +267,15 @@ def _shorten_summary(text: str, *notes: str) -> str:
 
 
 class UnreadableMessage(Exception):
-    """A message that no model can be told. The text is one sentence for people."""
+    """A message cannot be sent to any model. The text is one sentence for people."""
 
 
 async def prepare_first_message(
     message: engine.Message, task: engine.Task, context: engine.RunContext, services: AgentServices
 ) -> engine.Message:
-    """The message that began the run. Raises `Unreadable`, `extension_calls.Failed`, or `Stopped` when an extension wants
-    nothing of the model."""
+    """Prepares the message that started the run. Raises `UnreadableMessage`, `extensions.ExtensionFailed`, or `RunStopped` when
+    an extension leaves nothing for the model to do.
+    """
     _check_pictures(message.images)
     call = await extensions.find_extension_call(message.text, task, services)
     if call is not None and call.shadowed_by is None:
@@ -292,7 +298,7 @@ async def prepare_first_message(
 async def prepare_steering_message(
     queued: events.MessageQueued, task: engine.Task, context: engine.RunContext, services: AgentServices
 ) -> engine.Message:
-    """One that came while the run was at work. An extension is not started in the middle of it."""
+    """Prepares a message that arrived during the run. It cannot start an extension."""
     _check_pictures(queued.images)
     call = await extensions.find_extension_call(queued.text, task, services)
     if call is not None and call.shadowed_by is None:
@@ -315,8 +321,9 @@ def _check_pictures(images: tuple[events.Image, ...]) -> None:
 
 
 def close_open_calls(messages: Sequence[engine.Message], still_open: Collection[str]) -> Iterator[engine.Message]:
-    """The conversation with an answer to every call. A run that was cancelled or denied leaves some without, and models
-    reject that; the calls that are still to be settled are left alone."""
+    """Yields the conversation with a result for every call. A run that was cancelled or denied leaves some calls without a
+    result, and models reject that. Calls that are still to be settled are left alone.
+    """
     answered = engine.answered_call_ids(messages)
     for message in messages:
         yield message
@@ -328,7 +335,7 @@ def close_open_calls(messages: Sequence[engine.Message], still_open: Collection[
 
 
 def find_final_text(messages: Sequence[engine.Message]) -> str | None:
-    """The closing message of a run that had nothing left to do when a restart cut it short."""
+    """Returns the final message of a run that had nothing left to do when a restart interrupted it."""
     if messages and messages[-1].role == "assistant" and not messages[-1].calls:
         return messages[-1].text
     return None

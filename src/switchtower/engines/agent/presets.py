@@ -1,16 +1,13 @@
-"""Presets: sessions of a kind, each described by a TOML file. `definition` reads one, `catalogue` finds them by name.
+"""Presets: reusable session settings, each in a TOML file, `.tower/presets/NAME.toml` in the workspace or `presets/NAME.toml` in
+the user's folder. This module reads and checks them; the caller that starts a session decides which settings apply.
 
-Nothing is decided here: whoever starts a session says what of it holds.
+Every complaint names the key it is about. A workspace's preset comes with whatever was cloned: it may ask for less than usual,
+never for more.
 
-One preset as its file spells it: TOML to checked fields. Opens no file; every complaint names the key it is about.
-
-A workspace's file comes with whatever was cloned. It may ask for less than usual, never for more.
-
-Presets by name: `.tower/presets/NAME.toml` in the workspace, `presets/NAME.toml` in the user's folder.
-
-The user's has the name when both have one, as with skills and prompts: a folder that somebody else wrote does not change what a
-name means. The workspace's is then `workspace:NAME`. Nothing is remembered: each call looks at the files as they are. The
-calls block."""
+When both folders have a preset of one name, the user's has the name, as with skills and prompts: a folder that another author
+wrote does not change what a name means. The workspace's preset is then `workspace:NAME`. Nothing is cached: each call reads the
+files as they are. The calls block.
+"""
 
 import math
 import re
@@ -32,9 +29,9 @@ from switchtower.tools.mcp import config_files as mcp_files
 
 FILE_LIMIT = 64 * 1024
 SYSTEM_LIMIT = 64 * 1024
-"""Bytes of the system text: it is journalled with the session, and goes out with every request."""
+"""The most bytes of the system text: it is journalled with the session and sent with every request."""
 MOST_DOTS = 100
-"""In one line. A key of thousands of parts would keep the parser busy for minutes."""
+"""The most dots in one line. A key of thousands of parts would keep the parser busy for minutes."""
 LONGEST_DESCRIPTION = 200
 _LONGEST_NAME = 200
 _POLICIES_OF_WORKSPACE = ("read-only", "ask")
@@ -46,16 +43,16 @@ PresetOrigin = Literal["user", "workspace"]
 
 
 class InvalidPreset(Exception):
-    """The file is no preset. The text says why and can stand behind its name and a colon."""
+    """The file is not a preset. The text gives the reason and can follow the file's name and a colon."""
 
 
 class PresetDefinition(Struct, frozen=True, kw_only=True):
-    """What a preset says. What it leaves open is None."""
+    """The settings of a preset; a setting that it leaves open is None."""
 
     description: str = ""
     system: str | None = None
     system_file: str | None = None
-    """Beside the preset; its text is the system text."""
+    """A file beside the preset that contains the system text."""
     provider: str | None = None
     model: str | None = None
     policy: str | None = None
@@ -84,7 +81,7 @@ class _PresetKeys(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_preset(text: str, origin: PresetOrigin, redactor: redact.Redactor) -> PresetDefinition:
-    """Raises `Unusable`."""
+    """Raises `InvalidPreset`."""
     keys = _parse_keys(text)
     if keys.system is not None and keys.system_file is not None:
         raise InvalidPreset("`system` and `system_file` exclude each other; hint: keep one")
@@ -137,7 +134,7 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
 def _explain_key_error(problem: str, inside: str) -> str:
-    """The decoder's complaint, with the key as people wrote it."""
+    """Returns the decoder's complaint, with the key as the user wrote it."""
     what, _, where = problem.partition(" - at `")
     path = files.to_one_line(f"{inside}{where.removesuffix('`').removeprefix('$')}", longest=_LONGEST_NAME).removeprefix(".")
     if unknown := _UNKNOWN.fullmatch(what):
@@ -180,11 +177,11 @@ def _check_servers(servers: dict[str, dict[str, Any]], redactor: redact.Redactor
         raise InvalidPreset(f"`mcpServers` has more than {mcp_files.MOST_SERVERS} servers")
     read = {name: _convert(entry, mcp.ServerEntry, f"mcpServers.{name}") for name, entry in servers.items()}
     for name, entry in read.items():
-        # Redaction would put a mark in its place when the session is journalled, and the server would get the mark.
+        # Redaction would replace the secret with a mark when the session is journalled, and the server would get the mark.
         if (part := mcp.find_literal_secret(entry, redactor)) is not None:
             key = files.to_one_line(f"mcpServers.{name}.{part}", longest=_LONGEST_NAME)
             raise InvalidPreset(f"`{key}` seems to hold a secret; hint: set a variable for the daemon and write `${{VARIABLE}}`")
-    # As the files spell them, without what other clients' further fields say.
+    # The fields are spelled as in the files; fields that only other clients know are left out.
     return {
         name: {key: entry[key] for key in mcp.ServerEntry.__struct_fields__ if key in entry} for name, entry in servers.items()
     }
@@ -192,25 +189,25 @@ def _check_servers(servers: dict[str, dict[str, Any]], redactor: redact.Redactor
 
 FOLDER = "presets"
 MOST_LISTED = 100
-"""Names in one folder."""
+"""The most names in one folder."""
 UNTRUSTED = "you have not trusted its folder; hint: `tower trust add` trusts it"
 _IN_WORKSPACE = f".tower/{FOLDER}"
 _SUFFIX = ".toml"
 
 
 class PresetFile(Struct, frozen=True, kw_only=True):
-    """A file that has a preset's name: what it says, or why it is none."""
+    """A file that has a preset's name: its settings, or the reason why it is not a preset."""
 
     name: str
     origin: PresetOrigin
     path: str
-    """Relative to the workspace for the workspace's own, absolute for the user's."""
+    """Relative to the workspace for its own presets, absolute for the user's."""
     parsed: PresetDefinition = PresetDefinition()
     problem: str = ""
 
     @property
     def preset(self) -> events.Preset:
-        """What a session keeps of it."""
+        """Returns the part of the preset that a session keeps."""
         return events.Preset(self.name, self.origin, self.path, self.parsed.system, self.parsed.servers)
 
 
@@ -218,13 +215,13 @@ class PresetCatalog:
     def __init__(
         self, user_folder: Path | None, redactor: redact.Redactor, trusts: Callable[[str], bool] = lambda workspace: True
     ) -> None:
-        """`trusts` says whether the owner trusts a workspace, and so whether its presets can be used."""
+        """`trusts` returns whether the owner trusts a workspace, and so whether its presets can be used."""
         self._trusts = trusts
         self._user_folder = user_folder.absolute() if user_folder is not None else None
         self._redactor = redactor
 
     def list_presets(self, workspace: str) -> list[PresetFile]:
-        """All there are, usable or not, by the names that they can be called with."""
+        """Lists all presets, usable or not, under the names that they can be called with."""
         return [found for name in self.list_names(workspace) if (found := self.find_preset(name, workspace)) is not None]
 
     def list_names(self, workspace: str) -> list[str]:
@@ -233,7 +230,7 @@ class PresetCatalog:
         return sorted([*own, *(f"workspace:{name}" if name in own else name for name in theirs)])
 
     def find_preset(self, name: str, workspace: str) -> PresetFile | None:
-        """None when there is no file of that name. A link that leads nowhere, or out of the workspace, is a file."""
+        """Returns None when no file has that name. A link that leads nowhere, or out of the workspace, counts as a file."""
         wanted, colon, plain = name.partition(":")
         plain = plain if colon else name
         if not files.PART.fullmatch(plain) or (colon and wanted not in ("user", "workspace")):
@@ -251,7 +248,7 @@ class PresetCatalog:
         return None
 
     def _list_folders(self, workspace: str) -> Iterator[tuple[PresetOrigin, files.PromptFolder, str]]:
-        """The one that wins comes first."""
+        """Yields the folders; the one that takes precedence comes first."""
         if self._user_folder is not None:
             yield "user", files.PromptFolder(str(self._user_folder), own=True), f"{self._user_folder}/{FOLDER}"
         yield "workspace", files.PromptFolder(workspace), _IN_WORKSPACE
@@ -275,7 +272,7 @@ class PresetCatalog:
 
 
 def _read_system_prompt(folder: files.PromptFolder, preset: str, name: str) -> str:
-    """The text of a file in the preset's own folder: a preset is not a way to have any file told to a model."""
+    """Reads a file in the preset's own folder only: a preset is not a way to send any file to a model."""
     inside = PurePosixPath(name)
     if inside.is_absolute() or ".." in inside.parts or not inside.parts:
         raise InvalidPreset("`system_file` is not a path inside the preset's own folder")
@@ -284,7 +281,7 @@ def _read_system_prompt(folder: files.PromptFolder, preset: str, name: str) -> s
         document = files.read_document(folder, str(top / inside), limit=SYSTEM_LIMIT)
     except files.PromptFileError as trouble:
         raise InvalidPreset(f"`system_file`: {trouble}") from trouble
-    # A link in the user's folder is the user's word; one in the workspace may not leave the folder either.
+    # The user chose the links in the user's folder; a link in the workspace may not leave that folder either.
     if not folder.own and top not in PurePosixPath(document.path).parents:
         raise InvalidPreset("`system_file` leads out of the preset's own folder")
     if document.cut:

@@ -1,6 +1,6 @@
-"""What a run has taken so far, held against what it may take. Pure; time comes in as an argument.
-
-A model call, retried while its failure may pass. Every wait is an event, and a cancelled run stops waiting."""
+"""Meters what a run has used against its budget, and retries a model call while its failure may be temporary. Every wait is
+reported as an event, and a cancelled run stops waiting.
+"""
 
 import asyncio
 
@@ -17,22 +17,22 @@ MINUTE_MS = 60_000
 
 
 class BudgetExceeded(Exception):
-    """The model may not be called once more; the text says why."""
+    """The model may not be called again; the text gives the reason."""
 
 
 class BudgetMeter(Struct):
-    """Counts every call of a model in one run: turns, summaries and failed attempts."""
+    """Counts every model call of one run: turns, summaries and failed attempts."""
 
     task: engine.Task
     turns: int
     tokens: int
     cost: float
     unpriced: str = ""
-    """A model that was used and whose price is not known."""
+    """A model that was used and whose price is unknown."""
 
     @classmethod
     def from_task(cls, task: engine.Task) -> "BudgetMeter":
-        """A run that a restart cut short continues where it was."""
+        """Restores the meter, so that a run that a restart interrupted continues with its earlier usage."""
         return cls(task, task.turns_taken, task.tokens_used, task.cost)
 
     def add(self, usage: events.UsageReported) -> None:
@@ -44,7 +44,7 @@ class BudgetMeter(Struct):
 
     @property
     def tokens_left(self) -> int | None:
-        """How long the next answer may be; None without a limit."""
+        """The most tokens that the next answer may have; None without a limit."""
         limit = self.task.budget.max_tokens
         return None if limit is None else max(1, limit - self.tokens)
 
@@ -55,17 +55,17 @@ class BudgetMeter(Struct):
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the run has used up its time; None without a limit."""
+        """The time at which the run has used up its time budget; None without a limit."""
         minutes = self.task.budget.max_minutes
         return None if minutes is None else self.task.started_at_ms + round(minutes * MINUTE_MS)
 
     def raise_if_exceeded(self, now_ms: int) -> None:
-        """Raises `Exceeded` when the model may not be called once more."""
+        """Raises `BudgetExceeded` when the model may not be called again."""
         if (reason := self._find_exceeded_limit(now_ms)) is not None:
             raise BudgetExceeded(f"the run was stopped by its budget: {reason}")
 
     def describe_overrun(self) -> str | None:
-        """By how much the run took more than it may; None when it did not."""
+        """Returns by how much the run exceeded its budget; None when it did not."""
         budget = self.task.budget
         if budget.max_tokens is not None and self.tokens > budget.max_tokens:
             return f"{self.tokens:,} of {budget.max_tokens:,} tokens"
@@ -90,15 +90,15 @@ class BudgetMeter(Struct):
 
 
 class _RetryWaits(Struct):
-    """What one call has waited for so far."""
+    """The waits of one model call so far."""
 
     attempt: int = 1
     paused: float = 0.0
-    """Seconds, for a provider that takes no calls."""
+    """The seconds waited for a provider that takes no calls."""
     announced: bool = False
 
     def compute_delay(self, error: port.ModelError, services: AgentServices, seconds_left: float | None) -> float | None:
-        """How long to wait before the next attempt; None when the call has failed."""
+        """Returns the seconds to wait before the next attempt; None when the call has failed."""
         if error.is_paused:
             delay = services.backoff.add_jitter(error.retry_after or 0.0, services.randomness)
             if delay is None or self.paused + delay > services.backoff.longest_pause:
@@ -124,8 +124,9 @@ async def take_turn_with_retries(
     quiet: bool = False,
     retries: bool = True,
 ) -> turns.ModelTurn:
-    """One message of the model, no longer than the run's budget allows. A wait that would end after the run's time is not begun.
-    Raises `budget.Exceeded` when failed attempts have used the budget up."""
+    """Returns one message of the model, no longer than the run's budget allows. A wait that would end after the run's time is not
+    started. Raises `BudgetExceeded` when failed attempts have used the budget up.
+    """
     waits = _RetryWaits()
     while True:
         try:

@@ -1,9 +1,12 @@
-"""The tool calls of one message: judged, asked about where needed, run, told. Reads run side by side, all else one by one.
+"""Executes the tool calls of one message: each is judged by the policy, approved where needed, run and reported. Reads run
+concurrently, all other calls one by one.
 
-The announcement is on disk before a tool acts. So after a crash a call that was announced may have acted, and is never
-run again; only one that still waits for its approval certainly has not.
+The announcement is on disk before a tool acts. So after a crash a call that was announced may have acted, and is never run again;
+only a call that still waits for its approval has certainly not acted.
 
-The tools of one run: ours, and those of the session's MCP servers, of which a workspace's own are asked about first."""
+The toolbox of a run has our tools and those of the session's MCP servers. A server that the workspace configures needs an
+approval before it starts.
+"""
 
 import asyncio
 import time
@@ -24,7 +27,7 @@ MOST_AT_ONCE = 8
 
 
 async def execute_calls(calls: Sequence[events.ToolRequest], agent_run: AgentRun, messages: list[engine.Message]) -> None:
-    """Appends a result for each call, in their order. Raises `Stopped` when a decision ends the run."""
+    """Appends a result for each call, in order. Raises `RunStopped` when a decision ends the run."""
     for group in _group_calls(calls, agent_run):
         if len(group) == 1:
             messages.append(await _run_call(group[0], agent_run))
@@ -33,7 +36,7 @@ async def execute_calls(calls: Sequence[events.ToolRequest], agent_run: AgentRun
 
 
 def _group_calls(calls: Sequence[events.ToolRequest], agent_run: AgentRun) -> Iterator[list[events.ToolRequest]]:
-    """Neighbouring reads that need nobody's leave, together; every other call alone."""
+    """Groups adjacent reads that need no approval; every other call is alone in its group."""
     reads: list[events.ToolRequest] = []
     for call in calls:
         if _is_free_read(call, agent_run) and len(reads) < MOST_AT_ONCE:
@@ -65,7 +68,7 @@ async def _run_reads_concurrently(calls: list[events.ToolRequest], agent_run: Ag
     await agent_run.context.emit(events.PhaseChanged("Executing tools", ", ".join(call.tool for call in calls)))
     await agent_run.context.flush()
     finished = await asyncio.gather(*(_execute(call, agent_run) for call in calls))
-    # Told in the order of the calls: a client that knows no call ids pairs them up by that.
+    # The results are reported in the order of the calls: a client that ignores call ids matches them by their order.
     return [
         await _record_result(call, agent_run, output, duration_ms=duration_ms)
         for call, (output, duration_ms) in zip(calls, finished, strict=True)
@@ -108,7 +111,9 @@ def _judge(call: events.ToolRequest, agent_run: AgentRun) -> policy.Judgement:
 
 
 async def _judge_on_disk(call: events.ToolRequest, agent_run: AgentRun) -> policy.Judgement:
-    """The policy looks at words. Where they alone allow a call, the names in it are followed on the disk before it runs."""
+    """The policy judges text only. When the text alone allows a call, the paths in it are resolved on disk before the call
+    runs.
+    """
     judgement = _judge(call, agent_run)
     if judgement.ruling is not policy.Ruling.ALLOW or agent_run.policy.profile == "yolo":
         return judgement
@@ -123,7 +128,7 @@ def _is_still_waiting(call: events.ToolRequest, task: engine.Task) -> bool:
 
 
 async def _request_approval(call: events.ToolRequest, judgement: policy.Judgement, agent_run: AgentRun) -> engine.Message | None:
-    """None is a yes."""
+    """Returns None when the call is approved."""
     preview = await previews.make_preview(call.tool, call.args, _make_tool_context(call, agent_run))
     if "problem" in preview:
         return await _record_result(call, agent_run, _make_refusal(f"not run: it cannot be shown: {preview['problem']}"))
@@ -148,7 +153,7 @@ async def _request_approval(call: events.ToolRequest, judgement: policy.Judgemen
         raise RunStopped(engine.RunResult(events.Outcome.FAILED, f"the approval expired undecided ({about})"))
     comment = f": {answer.comment}" if answer.comment else ""
     refusal = await _record_result(call, agent_run, _make_refusal(f"denied{comment}"))
-    # push, Headless Mode: with nobody there to steer, a denial ends the run whatever else it says.
+    # push, Headless Mode: no user can steer the run, so a denial always ends it, whatever else the denial contains.
     if agent_run.task.headless or answer.verdict is events.Verdict.DENY_STOP:
         raise RunStopped(engine.RunResult(events.Outcome.DENIED, f"denied{comment} ({about})"))
     return refusal
@@ -201,12 +206,13 @@ async def _record_result(
 
 
 TOOL = "mcp_server"
-"""The name that rules know the start of a server by."""
+"""The tool name that rules use for the start of a server."""
 
 
 async def assemble_toolbox(agent_run: AgentRun, services: AgentServices) -> registry.Toolbox:
-    """Our tools, the servers' and, where there are skills, the one that reads them; where somebody is there, the one that
-    asks. A server that may not or cannot be had is reported and left out."""
+    """Returns our tools, the servers' tools, `read_skill` where there are skills, and `ask_user` where a user can answer. A
+    server that was denied or cannot start is reported and left out.
+    """
 
     async def admit(config: ServerConfig) -> bool:
         return await _is_admitted(config, agent_run)
@@ -231,12 +237,12 @@ async def assemble_toolbox(agent_run: AgentRun, services: AgentServices) -> regi
 
 
 def _list_preset_servers(preset: events.Preset) -> config_files.SessionServers:
-    """A preset of the workspace came with it, as its `.mcp.json` did: its servers are asked about as well."""
+    """A preset of the workspace came with it, as its `.mcp.json` did, so its servers need an approval as well."""
     return config_files.SessionServers(preset.servers, preset.file, trusted=preset.origin == "user")
 
 
 async def _is_admitted(config: ServerConfig, agent_run: AgentRun) -> bool:
-    """A person who can write a workspace's `.mcp.json` could otherwise have any program started."""
+    """Without this approval, any person who can write a workspace's `.mcp.json` could have any program started."""
     args = {"name": config.name, **config.shown}
     judgement = agent_run.policy.judge(TOOL, args, workspace=agent_run.task.workspace.root)
     if judgement.ruling is not policy.Ruling.ASK:
@@ -258,7 +264,8 @@ async def _is_admitted(config: ServerConfig, agent_run: AgentRun) -> bool:
         return False
     if answer.rule is not None:
         agent_run.policy = agent_run.policy.with_grant(answer.rule)
-    # Headless, a denial is the answer of a client that was told nothing of servers: the work may well do without.
+    # In a headless run, the denial comes from a client that knows nothing of servers, and the run can often continue without
+    # them.
     if answer.verdict is events.Verdict.DENY_STOP and not agent_run.task.headless:
         raise RunStopped(engine.RunResult(events.Outcome.DENIED, f"denied (Start an MCP server: {config.name})"))
     return answer.verdict is events.Verdict.APPROVE

@@ -1,6 +1,6 @@
-"""The tool by which the agent asks the person it works for. Not there in headless runs, where nobody would answer.
-
-The tool that hands a skill to the model by its name: a user's own skills lie where no other tool may read."""
+"""The agent's tools for asking the user a question and for reading a skill. Asking is not offered in headless runs, where no user
+would answer. A user's own skills lie in a folder that no other tool may read.
+"""
 
 import asyncio
 from typing import Annotated
@@ -28,9 +28,9 @@ class AskUserTool(tool.CoreTool[AskUserArguments]):
     description = (
         "Ask the user a question and wait for the answer. Only when a wrong guess would be costly and nothing else can tell you"
     )
-    effect = outcome.ToolEffect.READ  # it changes nothing, so nobody is asked whether somebody may be asked
+    effect = outcome.ToolEffect.READ  # it changes nothing, so it needs no approval
     arguments = AskUserArguments
-    time_limit = None  # the dialog has its own
+    time_limit = None  # the dialog has its own time limit
 
     def __init__(self, ui: port.Ui) -> None:
         self._ui = ui

@@ -1,7 +1,8 @@
-"""Which folders the owner trusts. Until then nothing in a folder counts as an instruction: not its `AGENTS.md`, its skills,
-prompts and presets, nor the MCP servers that it names.
+"""The folders that the owner trusts. Until a folder is trusted, nothing in it counts as an instruction: not its `AGENTS.md`, its
+skills, prompts and presets, nor the MCP servers that it configures.
 
-Remembered by real path, in a file of the owner's; a folder's trust covers what lies below it. The calls block.
+Decisions are stored by real path in a file that belongs to the owner; trust in a folder covers everything below it. The calls
+block.
 """
 
 import os
@@ -31,7 +32,7 @@ class _TrustFile(Struct):
 
 class FolderTrust:
     def __init__(self, file: Path, configured: Iterable[str] = ()) -> None:
-        """`configured` are paths, `*` for any name and a leading `~` for the home."""
+        """`configured` are path patterns: `*` matches any name, and a leading `~` is the home folder."""
         self._file = file
         self.configure(configured)
         self._worktrees: dict[str, str] = {}
@@ -48,14 +49,14 @@ class FolderTrust:
         return any(path in known or self._is_configured(path) for path in above)
 
     def list_trusted(self) -> list[TrustRecord]:
-        """What was decided, oldest first. What cannot be read trusts nothing."""
+        """Lists the decisions, oldest first. A file that cannot be read trusts nothing."""
         try:
             return msgspec.json.decode(self._file.read_bytes(), type=_TrustFile).folders
         except (OSError, msgspec.MsgspecError):
             return []
 
     def add(self, folder: str, *, by: str, now_ms: int) -> str:
-        """Trusts the folder and what lies below it; its real path."""
+        """Trusts the folder and everything below it; returns its real path."""
         real = os.path.realpath(folder)
         real = self._worktrees.get(real, real)
         kept = [trusted for trusted in self.list_trusted() if trusted.path != real]
@@ -63,7 +64,7 @@ class FolderTrust:
         return real
 
     def remove(self, folder: str) -> bool:
-        """Whether it was trusted by a decision. What the settings trust stays."""
+        """Returns whether a decision had trusted the folder. Folders that the settings trust stay trusted."""
         real = os.path.realpath(folder)
         before = self.list_trusted()
         kept = [trusted for trusted in before if trusted.path not in (real, folder)]
@@ -73,11 +74,11 @@ class FolderTrust:
         return True
 
     def register_worktree(self, root: str, origin: str) -> None:
-        """A worktree that was made for a session is trusted as its repository is."""
+        """Trusts a worktree that was made for a session as much as its repository is trusted."""
         self._worktrees[os.path.realpath(root)] = os.path.realpath(origin)
 
     def record_refusal(self, session_id: str) -> None:
-        """The session is not asked again."""
+        """Records that the session must not be asked again."""
         self._refused.add(session_id)
 
     def is_refused(self, session_id: str) -> bool:
@@ -96,7 +97,7 @@ class FolderTrust:
 
 
 def find_instructions(folder: str) -> tuple[str, ...]:
-    """The files of a folder that would count as instructions, by their paths in it."""
+    """Returns the files of a folder that would count as instructions, by their paths in it."""
     named = [name for name in (*system_prompt.NAMES, _SERVERS) if os.path.lexists(f"{folder}/{name}")]
     named += [template.path for template in templates.load_catalog(folder, None).templates.values()]
     try:

@@ -1,4 +1,4 @@
-"""One turn of the model: its parts become events as they arrive, and one whole message at the end. Runs no tools."""
+"""One turn of the model: its parts become events as they arrive, and one whole message at the end. It runs no tools."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -18,11 +18,13 @@ class ModelTurn(Struct, frozen=True):
     message: engine.Message
     usage: events.UsageReported
     is_cut: bool = False
-    """The provider stopped it at a limit of its length."""
+    """The provider truncated it at a length limit."""
 
 
 class ModelFailed(Exception):
-    """The model raised what no model should; the cause is what it raised. Told apart from a failure of the desk."""
+    """The model adapter raised an unexpected exception, which is the cause. This keeps it apart from a failure of the run
+    context.
+    """
 
 
 async def take_turn(
@@ -33,7 +35,7 @@ async def take_turn(
     quiet: bool = False,
     stall_after: float = STALL_AFTER,
 ) -> ModelTurn:
-    """One message. Raises `port.ModelTrouble` or `ModelFailed`. Only the caller gets what a quiet turn says."""
+    """Returns one message. Raises `port.ModelError` or `ModelFailed`. The output of a quiet turn goes to the caller only."""
     text: list[str] = []
     thinking: list[str] = []
     calls: list[events.ToolRequest] = []
@@ -73,7 +75,7 @@ async def take_turn(
         raise
     except asyncio.CancelledError:
         if text and not quiet:
-            # What people have read stays a part of the conversation. What it was about to call for does not.
+            # Text that clients have shown stays a part of the conversation. The calls that the model was about to make do not.
             said = events.MessageCompleted(context.mint("asst"), "".join(text), "".join(thinking), cut_short=True)
             await context.emit(said)
         raise
@@ -97,7 +99,7 @@ async def take_turn(
 
 
 class _StallWatch:
-    """Reports that the model says nothing, after a while and then less and less often. The caller notes each sign of life."""
+    """Reports that the model sends nothing, after a while and then at growing intervals. The caller notes each sign of life."""
 
     def __init__(self, model: port.Model, context: engine.RunContext, stall_after: float) -> None:
         self.clock = asyncio.get_running_loop().time
@@ -130,7 +132,7 @@ class _StallWatch:
 
 
 def _has_assistant_message(conversation: Sequence[engine.Message]) -> bool:
-    """Whether the model has answered the last user message already: after its tools have run it may have no more to say."""
+    """Returns whether the model has already answered the last user message: after its tools have run, its answer may be empty."""
     for message in reversed(conversation):
         if message.role == "assistant":
             return True
@@ -164,6 +166,6 @@ async def _stream_guarded(model: port.Model, request: port.CompletionRequest) ->
     except Exception as error:
         raise ModelFailed from error
     finally:
-        # A run cancelled between two parts closes the model's stream now, not whenever it happens to be collected.
+        # A run that is cancelled between two parts closes the model's stream now, not whenever it happens to be collected.
         if isinstance(parts, AsyncGenerator):
             await parts.aclose()

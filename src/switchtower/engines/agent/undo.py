@@ -1,6 +1,6 @@
-"""The workspace as it was before a run's first change, kept so that the run can be undone. Changes nothing itself.
-
-Runs that are no work of the model: taking a run's changes back, or making them again."""
+"""Undo and redo of a run's changes. The workspace is kept as it was before a run's first change; a run without a model then takes
+the changes back, or makes them again.
+"""
 
 import asyncio
 import logging
@@ -12,7 +12,9 @@ from switchtower.tools.git.process import GitUnavailable
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 
 CANCEL_TIMEOUT = 0.5
-"""Whoever cancels a run wants it to end. Without the tree after it, what is found at an undo counts as the run's."""
+"""The seconds for the last checkpoint of a cancelled run: the user wants it to end. Without that checkpoint, everything found at
+an undo counts as the run's changes.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +28,7 @@ class ChangeTracker:
         self._gave_up = False
 
     async def record_before(self) -> None:
-        """Call it before anything that may change a file. Only the first call of a run does something."""
+        """Must be called before anything that may change a file. Only the first call of a run has an effect."""
         if self._before is not None or self._gave_up:
             return
         try:
@@ -73,7 +75,7 @@ async def restore_workspace(task: engine.Task, context: engine.RunContext, check
     after = change.after
     try:
         if after is None:
-            # Of a run that crashed nobody kept the end: what is there now counts as that, and is on record before it changes.
+            # A run that crashed has no final tree: the current tree counts as that, and is recorded before it changes.
             after = await checkpoints.take(root, task.session_id, f"{change.run_id}-after", run_id=task.run_id)
             await context.emit(events.CheckpointTaken("after", after, of=change.run_id))
             await context.flush()

@@ -1,3 +1,3 @@
-"""Flows: graphs of steps that a runtime executes. `ir` reads and checks them.
-
-What an orchestrator of flows knows of its project: the runtime to use, what runtimes can do, and control nodes."""
+"""Flows: graphs of steps that a runtime executes. `ir` parses and checks them, `runtime` executes them, and `engine` runs them as
+sessions.
+"""

@@ -1,11 +1,10 @@
-"""What runtimes have said of themselves, one file an engine, for people to look at (rep 9). Nothing is decided by it.
+"""Caches the capabilities that runtimes report, one file per engine, for people to read (rep 9). No decision depends on the
+cache. Only this module writes there. An engine's name becomes a file's name, so it must not lead anywhere else.
 
-Only this room writes there. An engine's name becomes a file's name, so it must not lead anywhere else.
-
-Flows for runtimes that lack `finish` and nothing else. Pure.
-
-Where it is nothing but the end of what went well, a flow without it ends the same, and the runtime can have all of it at once.
-A `finish` that swallows a failure or is chosen by a case cannot be left out; `borrowing` directs such flows step by step."""
+It also rewrites flows for runtimes that lack `finish` and nothing else. Where `finish` is only the end of the success path, a
+flow without it ends the same way, and the runtime can run all of it at once. A `finish` that swallows a failure or is chosen by a
+case cannot be left out; `delegation` runs such flows step by step.
+"""
 
 import os
 import re
@@ -30,20 +29,22 @@ class InvalidEngineName(Exception):
 def cache_folder() -> Path:
     try:
         home = Path.home()
-    except RuntimeError:  # no `HOME`, and a user that the system does not know: nothing can be kept
+    except RuntimeError:  # no `HOME`, and the system does not know the user: nothing can be stored
         home = Path(os.devnull)
     return home / ".trace_mind" / "runtime_capabilities"
 
 
 def cache_path(engine: str) -> Path:
-    """Raises `BadName`."""
+    """Raises `InvalidEngineName`."""
     if not _NAME.fullmatch(engine):
         raise InvalidEngineName(engine)
     return cache_folder() / f"{engine}.json"
 
 
 def write_capabilities(engine: str, capabilities: dict[str, Any]) -> Path | None:
-    """Where it was written; None when it could not be, which must not hurt the run. Raises `BadName`."""
+    """Returns the path of the file; None when it could not be written, which must not fail the run. Raises
+    `InvalidEngineName`.
+    """
     place = cache_path(engine)
     content = msgspec.json.format(msgspec.json.encode(capabilities), indent=2) + b"\n"
     if len(content) > _LARGEST:
@@ -66,7 +67,7 @@ def write_capabilities(engine: str, capabilities: dict[str, Any]) -> Path | None
 
 
 def read_capabilities(engine: str) -> dict[str, Any] | None:
-    """What was last heard; None when nothing was, or nothing that can be read. Raises `BadName`."""
+    """Returns the last report; None when there is none, or none that can be read. Raises `InvalidEngineName`."""
     place = cache_path(engine)
     try:
         with place.open("rb") as file:
@@ -76,7 +77,7 @@ def read_capabilities(engine: str) -> dict[str, Any] | None:
 
 
 def clear_capabilities(engine: str) -> bool:
-    """Whether there was something. Raises `BadName`, and `OSError` when it cannot be removed."""
+    """Returns whether there was a file. Raises `InvalidEngineName`, and `OSError` when the file cannot be removed."""
     try:
         cache_path(engine).unlink()
     except FileNotFoundError:
@@ -85,7 +86,7 @@ def clear_capabilities(engine: str) -> bool:
 
 
 def list_engines() -> list[str]:
-    """Those of which something is known."""
+    """Lists the engines that have a cached report."""
     with suppress(OSError):
         return sorted(file.stem for file in cache_folder().glob("*.json") if _NAME.fullmatch(file.stem))
     return []
@@ -95,7 +96,7 @@ FINISH = "finish"
 
 
 def remove_kinds(ir: dict[str, Any], lacking: Collection[str]) -> dict[str, Any] | None:
-    """The same flow without nodes of these kinds, or None when it would not be the same. Takes an IR that was found valid."""
+    """Returns the same flow without nodes of these kinds, or None when it would behave differently. Expects a valid IR."""
     if set(lacking) != {FINISH}:
         return None
     graph = ir["graph"]

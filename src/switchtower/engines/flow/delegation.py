@@ -1,8 +1,8 @@
-"""Drives the control nodes of a flow for a runtime that has none: our executor directs, and each other step is a flow of one
-node that the foreign runtime runs. Knows no wire; whoever lends a runtime does.
+"""Runs the control nodes of a flow for a runtime that lacks them: our executor controls the flow, and the foreign runtime runs
+each other step as a flow of one node. This module knows no wire protocol; the caller provides the runtime.
 
-Retries, time limits and edges are the executor's then. A runtime that breaks ends the run, as it would have by itself; no
-failure edge takes that over.
+Retries, time limits and edges then belong to our executor. A runtime that breaks ends the run, as it would have by itself; no
+failure edge handles that.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ CONTROL = frozenset({flows.SWITCH, flows.EMIT, flows.FINISH})
 _ENDS = ("completed", "failed")
 
 RunBorrowedStep = Callable[[dict[str, Any], str], Awaitable[Mapping[str, Any]]]
-"""Runs a flow of one node of this kind to its end: `{status, summary, events}`."""
+"""Runs a flow of one node of this kind to its end and returns `{status, summary, events}`."""
 ForwardEvent = Callable[[list[dict[str, Any]], int], Awaitable[None]]
-"""Takes events, and how long they are as JSON."""
+"""Receives events, and their length as JSON."""
 
 
 class StepDelegator:
-    """One run."""
+    """Runs one flow."""
 
     def __init__(
         self,
@@ -40,7 +40,9 @@ class StepDelegator:
         own: Mapping[str, port.StepKind] | None = None,
         before: runtime_run.ResumePoint | None = None,
     ) -> None:
-        """`own` are kinds that are not borrowed but done here. `before` is what an earlier part of the same run has done."""
+        """`own` are kinds that are executed here instead of being delegated. `before` is the progress of an earlier part of the
+        same run.
+        """
         self._document = document
         self._inputs = inputs
         self._own = own or {}
@@ -51,7 +53,7 @@ class StepDelegator:
         self._broken: dict[str, Any] | None = None
 
     async def __call__(self, lend: RunBorrowedStep, cancel: asyncio.Event, hand_on: ForwardEvent) -> dict[str, Any]:
-        """The status and the summary of the run."""
+        """Returns the status and the summary of the run."""
         halt = asyncio.Event()
         try:
             flow = runtime_run.load_flow(self._document)
@@ -76,7 +78,7 @@ class StepDelegator:
                 if running.done():
                     running.result()
                 else:
-                    # Nothing is looked for meanwhile: a flow may wait for days until somebody decides.
+                    # There is no polling here: a flow may wait for days until a user decides.
                     await self._new_events.wait()
                 told = await self._forward_events(run, hand_on)
             await asyncio.wait([running])
@@ -90,7 +92,7 @@ class StepDelegator:
         return {"status": told["status"], "summary": summary}
 
     def make_single_step_flow(self, kind: str, given: Mapping[str, Any], step_id: str) -> dict[str, Any]:
-        """The flow with nothing but this step, its parameters filled in."""
+        """Returns the flow with only this step, its parameters filled in."""
         node = {"id": step_id, "type": kind, "with": dict(given)}
         return {**self._document, "graph": {"nodes": [node], "edges": []}}
 
@@ -98,7 +100,7 @@ class StepDelegator:
         self._broken = self._broken or error
 
     async def _forward_events(self, run: runtime_run.FlowRunState, hand_on: ForwardEvent) -> dict[str, Any]:
-        """What a poll would be told."""
+        """Forwards what a poll would return."""
         self._new_events.clear()
         spelled = run.encode_poll()
         told = msgspec.json.decode(spelled, type=dict[str, Any])
@@ -118,7 +120,7 @@ class _DelegatedKind:
     async def run(self, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
         ended = await self._run_step(self._delegator.make_single_step_flow(self._kind, given, context.step_id), self._kind)
         for event in ended["events"]:
-            # The step's own events are ours to report; all others, of unknown types too, are the runtime's.
+            # We report the step's own events; all others, even of unknown types, are the runtime's.
             if event.get("type") == "log":
                 context.setting.events.forward({"step_id": context.step_id, **event})
             elif event.get("type") != "step":
@@ -127,7 +129,7 @@ class _DelegatedKind:
             return _find_outputs(ended)
         error = ended["summary"]["error"]
         if not 2000 <= error["code"] <= 2999:
-            # rep 6: not the step failed, but the runtime.
+            # rep 6: the runtime failed, not the step.
             self._delegator.record_failure(error)
             self._halt.set()
         data = error["data"]
@@ -145,7 +147,7 @@ async def _call_after(event: asyncio.Event, then: Callable[[], None]) -> None:
 
 
 def _find_outputs(ended: Mapping[str, Any]) -> Mapping[str, Any]:
-    """From the step's own event, or from the summary where the event has none."""
+    """Returns the outputs from the step's own event, or from the summary where the event has none."""
     for event in reversed(ended["events"]):
         if event.get("type") == "step" and event.get("state") == "succeeded" and isinstance(event.get("outputs"), dict):
             outputs: Mapping[str, Any] = event["outputs"]

@@ -1,7 +1,9 @@
-"""The flow engine: a flow is a session, its steps are calls that everybody sees, and its approvals are questions to anybody.
+"""The flow engine: a flow is a session, its steps are tool calls that every subscriber sees, and any user may answer its
+approvals.
 
-A flow without people and agents goes to its runtime whole. One that has them is directed here: each ordinary step is a flow
-of one node on the runtime, and what only a tower can do is done by the tower. Such a flow goes on after a restart.
+A flow without steps for users and agents runs on its runtime as a whole. A flow that has such steps is controlled here: each
+ordinary step is a flow of one node on the runtime, and this process does the steps for users and agents. Such a flow continues
+after a restart.
 """
 
 import asyncio
@@ -40,7 +42,7 @@ class FlowEngine:
 
 
 class _FlowRun:
-    """One flow at work."""
+    """One active flow."""
 
     def __init__(
         self,
@@ -61,7 +63,9 @@ class _FlowRun:
         self._cancel = asyncio.Event()
         self._denied_by: events.Actor | None = None
         self._is_pausing = False
-        """The daemon stops: nothing is reported any more, and what is open continues after the next start, or is closed then."""
+        """The daemon is stopping: nothing is reported any more, and open steps continue after the next start, or are closed
+        then.
+        """
 
     async def run(self) -> engine.RunResult:
         await self._recorder.record_start()
@@ -73,7 +77,7 @@ class _FlowRun:
             self._cancel.set()
             await concurrency.run_to_completion(asyncio.wait([working]))
             if not self._is_pausing and not working.cancelled() and working.exception() is None:
-                # A user cancelled it: how each step and the flow ended is part of the report.
+                # A user cancelled the flow: the report includes how each step and the flow ended.
                 await concurrency.run_to_completion(self._recorder.record_end(working.result().status, working.result().summary))
             raise
         return await self._make_result(ended)
@@ -83,7 +87,7 @@ class _FlowRun:
 
     async def _run_with_delegation(self) -> ports.FlowResult:
         try:
-            # Asked also when nothing is told yet: the daemon may have ended before the flow's first word.
+            # This is checked even when no event exists yet: the daemon may have ended before the flow's first event.
             if progress.is_hidden([self._flow.document, self._flow.inputs]):
                 raise progress.FlowStateLost("the flow or its inputs held a secret, which is not kept; hint: run the flow again")
             flow = ir.parse_flow(self._flow.document)
@@ -165,7 +169,7 @@ class _FlowRun:
         return engine.RunResult(events.Outcome.FAILED, said, ended.exit_code)
 
     async def _emit_message(self, message: str, outputs: object) -> None:
-        """For who reads along as with an agent: the last word."""
+        """Emits the result as a final message, for clients that show the flow like an agent's run."""
         text = f"{message}\n\n```json\n{clip_text(encode_json(outputs).decode(), _SHOWN)}\n```" if outputs else message
         await self._context.emit(events.TextDelta(text))
         await self._context.emit(events.MessageCompleted(message_id=self._context.mint("msg"), text=text))

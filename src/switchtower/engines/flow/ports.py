@@ -1,4 +1,4 @@
-"""What the flow engine needs of others: runtimes to run steps on, and agents to do them. Does nothing itself."""
+"""The ports of the flow engine: runtimes that run steps, and agents that do them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from msgspec import Struct
 from switchtower.core import events
 
 FlowRuntimeEvent = Mapping[str, Any]
-"""REP's: `{type, timestamp, …}`."""
+"""An event of REP: `{type, timestamp, …}`."""
 OnEvent = Callable[[FlowRuntimeEvent], Awaitable[None]]
 
 
@@ -23,7 +23,7 @@ class FlowOrder(Struct, frozen=True, kw_only=True):
 
 
 class FlowResult(Struct, frozen=True):
-    """How a flow ended, in REP's words."""
+    """The result of a flow, in REP's terms."""
 
     status: str
     summary: dict[str, Any]
@@ -31,25 +31,25 @@ class FlowResult(Struct, frozen=True):
 
 
 class FlowRuntimes(Protocol):
-    """Runs on whatever runtime the flow has chosen. Nothing of a runtime is left when one of these returns."""
+    """Runs flows on the runtime that the flow has chosen. When a method returns, no process of a runtime is left."""
 
     async def run(self, order: FlowOrder, cancel: asyncio.Event, on_event: OnEvent) -> FlowResult:
-        """The whole flow on one runtime."""
+        """Runs the whole flow on one runtime."""
         ...
 
     async def find_missing_kinds(self, order: FlowOrder, kinds: Sequence[str]) -> dict[str, Any] | None:
-        """The error that the runtime cannot be used for, asked before anything is run; None when it has all these kinds."""
+        """Returns the error that prevents the runtime's use, before anything is run; None when it has all these kinds."""
         ...
 
     async def run_step(self, order: FlowOrder, document: dict[str, Any], kind: str) -> Mapping[str, Any]:
-        """A flow of one node, on a runtime of its own: `{status, summary, events}`."""
+        """Runs a flow of one node on a separate runtime and returns `{status, summary, events}`."""
         ...
 
     def get_exit_code(self, status: str, summary: Mapping[str, Any]) -> int: ...
 
 
 class AgentOrder(Struct, frozen=True, kw_only=True):
-    """A step that a session is to do. Asked for twice under one id, it is done once."""
+    """A step that a session is to do. It is idempotent: requested twice under one id, it is done once."""
 
     session_id: str
     prompt: str
@@ -73,14 +73,14 @@ class AgentResult(Struct, frozen=True, kw_only=True):
     outcome: events.Outcome
     summary: str
     text: str
-    """The last that the agent said."""
+    """The last message of the agent."""
     acceptance: tuple[events.CriterionResult, ...] = ()
     tokens: int = 0
     cost: float = 0.0
 
 
 class AgentRefused(Exception):
-    """The session could not be started; its text says why, and what to do"""
+    """The session could not be started; the text gives the reason and the remedy."""
 
     def __init__(self, message: str, *, retriable: bool = False) -> None:
         super().__init__(message)
@@ -89,9 +89,9 @@ class AgentRefused(Exception):
 
 class FlowAgents(Protocol):
     async def run_agent(self, order: AgentOrder) -> AgentResult:
-        """Waits for the end of it, however long that takes. Raises `Refused`."""
+        """Waits for the end of the session, however long that takes. Raises `AgentRefused`."""
         ...
 
     async def stop_agent(self, session_id: str) -> None:
-        """Its work is not wanted any more."""
+        """Stops the session; its work is no longer needed."""
         ...

@@ -1,8 +1,8 @@
-"""How far a flow had come before a restart, read from its session's calls. Pure.
+"""Computes a flow's progress before a restart from the calls of its session.
 
-A step that was under way when the daemon ended has an outcome that nobody knows: that try counts as failed, and whether there
-is another is for the step's own retry policy to say. Only people and agents are waited for again, and the flow's own turnings,
-which do nothing outside of it, are taken again.
+A step that was active when the daemon ended has an unknown outcome: that attempt counts as failed, and the step's own retry
+policy decides whether there is another. Only steps for users and agents are waited for again; control nodes, which have no effect
+outside of the flow, run again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,18 +25,18 @@ _INTERRUPTED = "the daemon ended while the step was under way, and nobody knows 
 
 
 class FlowStateLost(Exception):
-    """What the flow needs to go on was hidden on its way into the journal, so it is not there any more"""
+    """State that the flow needs to continue was redacted or cut in the journal, so it no longer exists."""
 
 
 class StepCalls(Struct):
-    """What a session's journal has of its steps."""
+    """The calls of a flow's steps in its session's journal."""
 
     called: dict[str, events.ToolCalled] = field(default_factory=dict)
     finished: dict[str, events.ToolFinished] = field(default_factory=dict)
     answers: dict[str, engine.ApprovalAnswer] = field(default_factory=dict)
-    """What was decided, by approval."""
+    """The decisions, by approval."""
     attempts: dict[str, int] = field(default_factory=dict)
-    """The last try of each step."""
+    """The last attempt of each step."""
 
     @property
     def open(self) -> list[str]:
@@ -44,7 +44,7 @@ class StepCalls(Struct):
 
 
 def make_call_id(step_id: str, attempt: int) -> str:
-    """Of the call that a try of a step is."""
+    """Returns the id of the call for one attempt of a step."""
     return f"step:{step_id}:{attempt}"
 
 
@@ -69,11 +69,11 @@ def read_calls(recorded: Iterable[engine.FlowEvent]) -> StepCalls:
 class FlowProgress(Struct):
     before: runs.ResumePoint
     interrupted: list[tuple[str, int, failures.StepFailure]]
-    """Tries whose end is to be told now: step, number, how it counts."""
+    """Attempts whose end is to be reported now: step, number, and the failure that it counts as."""
 
 
 def compute_progress(flow: ir.CheckedFlow, calls: StepCalls) -> FlowProgress:
-    """Raises `Gone`."""
+    """Raises `FlowStateLost`."""
     before, interrupted = runs.ResumePoint(), list[tuple[str, int, failures.StepFailure]]()
     hidden = set()
     for node in flow.nodes:
@@ -109,7 +109,7 @@ def compute_progress(flow: ir.CheckedFlow, calls: StepCalls) -> FlowProgress:
 
 
 def is_hidden(value: object) -> bool:
-    """Whether something in it was taken for a secret."""
+    """Returns whether a part of the value was redacted as a secret."""
     return MARK.encode() in encode_json(value)
 
 

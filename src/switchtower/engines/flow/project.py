@@ -1,4 +1,4 @@
-"""The one runtime of a project, as `tm/config/runtime.yaml` has it. Reads that file, and starts nothing."""
+"""The one runtime of a project, as `tm/config/runtime.yaml` configures it. Reads that file, and starts nothing."""
 
 import re
 from pathlib import Path
@@ -15,10 +15,10 @@ _FAMILIES |= {"javascript": "node", "typescript": "node", "ts": "node", "nodejs"
 
 
 class ProjectRuntimeError(Exception):
-    """The project's runtime cannot be used: what is wrong, and what to do."""
+    """The project's runtime cannot be used; the text gives the cause and the remedy."""
 
     exit_code = 2
-    """No runtime was asked yet."""
+    """No runtime has been started yet."""
 
 
 class LanguageMismatch(ProjectRuntimeError):
@@ -32,10 +32,10 @@ class ProjectRuntime(Struct, frozen=True, kw_only=True):
     language: str
     plugins_language: str
     executor_path: str | None
-    """Absolute. None means the runtime that comes with us."""
+    """An absolute path. None means the bundled runtime."""
 
     def check_family(self) -> None:
-        """Raises `Mismatch` unless the plugins are of the runtime's language family."""
+        """Raises `LanguageMismatch` unless the plugins are of the runtime's language family."""
         if language_family(self.language) != language_family(self.plugins_language):
             raise LanguageMismatch(
                 f"the runtime is of the language `{self.language}` and the plugins are of `{self.plugins_language}`; "
@@ -44,19 +44,19 @@ class ProjectRuntime(Struct, frozen=True, kw_only=True):
 
 
 def language_family(language: str) -> str:
-    """`Python3.11`, `py` and `python` are one family."""
+    """Returns the family: `Python3.11`, `py` and `python` are one."""
     name = re.sub(r"[\d.]+$", "", language.strip().lower()).strip()
     return _FAMILIES.get(name, name)
 
 
 def find_project_file(start: Path) -> Path | None:
-    """The file of the project that this folder belongs to."""
+    """Returns the configuration file of the project that this folder belongs to."""
     folder = start.absolute()
     return next((place for above in (folder, *folder.parents) if (place := above / PLACE).is_file()), None)
 
 
 def read_project_runtime(path: Path) -> ProjectRuntime:
-    """Raises `Unusable`. Whether the languages fit is `check_family`'s business, because an override may not care."""
+    """Raises `ProjectRuntimeError`. `check_family` compares the languages separately, because an override may ignore them."""
     settings = _read_mapping(path)
     engine = _get_text_setting(settings, "engine", path)
     if engine not in ENGINES:
@@ -110,6 +110,6 @@ def _get_text_setting(settings: dict[str, Any], name: str, path: Path, *, option
 
 
 def _find_root(path: Path) -> Path:
-    """Paths in the file are meant from the project's folder."""
+    """Returns the project's folder; paths in the file are relative to it."""
     folder = path.absolute().parent
     return folder.parent.parent if folder.parts[-2:] == PLACE.parent.parts else folder

@@ -1,7 +1,7 @@
-"""What a runtime tells of a flow, as events of its session. A step is a call of a tool named like its kind, a try of it is one
-call, and its logs are the call's output; the flow is a call too, around them all. So every protocol shows it as it is.
+"""Records the reports of a runtime as events of the flow's session. A step is a call of a tool named like its kind, each attempt
+is one call, and its logs are the call's output; the flow is a call too, around them all. So every protocol can show a flow.
 
-What a runtime says is not trusted: it is bounded, put in order, and given the ends that it left out.
+A runtime's reports are not trusted: they are bounded, put in order, and completed with the ends that it left out.
 """
 
 from collections.abc import Mapping
@@ -16,16 +16,16 @@ from switchtower.engines.flow.runtime.event_buffer import clip_text, encode_json
 
 TOOL = "flow"
 MOST_NODES_DRAWN = 500
-"""Of a larger graph nobody makes a picture."""
+"""The largest graph that is drawn."""
 MOST_OUTPUTS = 1024 * 1024
-"""Bytes of JSON that are kept of what one step gave."""
+"""The most bytes of JSON that are kept of one step's outputs."""
 MOST_SUMMARY = 8 * MOST_OUTPUTS
-"""Of the flow's own end."""
+"""The most bytes of the flow's own end."""
 MOST_EVENTS, MOST_EVENT_BYTES = 20_000, 4 * MOST_OUTPUTS
-"""Of a runtime's own events, kept with the flow's end. Outputs do not count: their step's call has them."""
+"""The limits of a runtime's own events, which are kept with the flow's end. Outputs do not count: their step's call has them."""
 MOST_OPEN = 1_000
 MOST_REPORTED = 100_000
-"""Tries of steps; a runtime that tells of more is not listened to any more."""
+"""The most attempts of steps; further reports of the runtime are ignored."""
 _SHOWN = 4_000
 _LOGS = 16_000
 
@@ -46,11 +46,12 @@ class FlowRecorder:
         self._known = set(before.called)
         self._open = {call_id: _RecordedCall(before.called[call_id].tool) for call_id in before.open}
         self._latest = dict(before.attempts)
-        """The last try of each step that we know of."""
+        """The last known attempt of each step."""
         self._flow_call = _RecordedCall(TOOL)
         self._reported: list[list[Any]] | None = None if flow.lasting or before.called else []
-        """A runtime's events as they came: `[event]`, or `[event, call]` where that call has the event's outputs. None for a flow
-        that is directed here or was interrupted: its calls are all that is known."""
+        """A runtime's events in order of arrival: `[event]`, or `[event, call]` where that call has the event's outputs. None for
+        a flow that is controlled here or was interrupted: only its calls are known.
+        """
         self._reported_bytes = self._not_kept = 0
 
     async def record_start(self) -> None:
@@ -62,12 +63,12 @@ class FlowRecorder:
             await self._emit_call(self._run_id, TOOL, args)
 
     async def record_call(self, step_id: str, attempt: int, more: Mapping[str, Any]) -> None:
-        """A step that is done here begins; stored when this returns."""
+        """Records the start of a step that is done here; the record is stored when this returns."""
         await self._record_call_start(step_id, attempt, more)
         await self._context.flush()
 
     async def record_event(self, event: Mapping[str, Any]) -> None:
-        """One event of REP. Other types than its two are kept for the report and not shown."""
+        """Records one event of REP. Types other than its two are kept for the report and not shown."""
         step_id = event.get("step_id")
         self._buffer_event(event)
         if event.get("type") == "log":
@@ -76,13 +77,13 @@ class FlowRecorder:
             await self._record_step(step_id, event)
 
     async def record_interruption(self, step_id: str, attempt: int, error: Mapping[str, Any]) -> None:
-        """The end of a try that nobody saw the end of."""
+        """Records the end of an attempt whose real end is unknown."""
         await self._record_call_end(
             progress.make_call_id(step_id, attempt), 0, {"error": dict(error)}, is_error=True, head=str(error["message"])
         )
 
     async def record_end(self, status: str, summary: Mapping[str, Any]) -> None:
-        """The flow's own end. Steps that a runtime left open have ended with it."""
+        """Records the flow's own end. Steps that a runtime left open end with it."""
         for call_id in [call_id for call_id in self._open if call_id != self._run_id]:
             await self._record_call_end(call_id, 0, None, is_error=True, head="the runtime told no end of it")
         error = summary.get("error")
@@ -92,7 +93,7 @@ class FlowRecorder:
             head += f": {clip_text(str(error.get('message', '')))}"
         kept = dict(summary)
         if len(encode_json(kept)) > MOST_SUMMARY:
-            # How it ended is kept in any case.
+            # The outcome is kept in any case.
             kept = {name: summary[name] for name in ("completed_steps", "failed_steps") if isinstance(summary.get(name), int)}
             kept |= {"error": _shorten_error(error)} if isinstance(error, Mapping) else {"outputs_left_out": True}
             head += "\nwhat it put out is too large to be kept"
@@ -141,7 +142,7 @@ class FlowRecorder:
                 pass
 
     def _record_attempt(self, step_id: str, event: Mapping[str, Any]) -> int:
-        """Deployed runtimes do not count their tries: each `started` is one more then."""
+        """Deployed runtimes do not number their attempts: each `started` is then one more."""
         told = event.get("attempt")
         if isinstance(told, int) and not isinstance(told, bool) and 0 <= told < 2**31:
             return told
@@ -174,7 +175,7 @@ class FlowRecorder:
     ) -> None:
         call = self._open.pop(call_id, None)
         if call is None:
-            return  # told twice
+            return  # a duplicate report
         text = head + (f"\n{_format_value(shown)}" if shown else "")
         if call.logs:
             text += "\n" + "".join(call.logs).rstrip()
@@ -204,7 +205,7 @@ class FlowRecorder:
         call = self._open.get(call_id)
         if call is None:
             return
-        # What streams by may be pruned one day; the call's end has it again, as far as it is bounded.
+        # Streamed output may be pruned later; the end of the call has it again, within its bounds.
         if call.logged < _LOGS:
             call.logs.append(line)
             call.logged += len(line)
@@ -212,7 +213,7 @@ class FlowRecorder:
 
 
 def _make_graph(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The graph without what its steps are given."""
+    """Returns the graph without the parameters of its steps."""
     graph = document["graph"]
     edges = [{name: edge[name] for name in ("from", "to", "on", "case") if name in edge} for edge in graph["edges"]]
     return {"nodes": [{"id": node["id"], "type": node["type"]} for node in graph["nodes"]], "edges": edges}
@@ -224,14 +225,14 @@ def _shorten_error(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _to_milliseconds(took: object) -> int:
-    """Some runtimes measure in fractions of them."""
+    """Some runtimes report fractions of milliseconds."""
     if isinstance(took, bool) or not isinstance(took, int | float) or not 0 <= took < 2**53:
         return 0
     return int(took)
 
 
 def truncate_value(value: object) -> object:
-    """The value itself, or how it begins when it is long."""
+    """Returns the value itself, or its start when it is long."""
     spelled = encode_json(value)
     return value if len(spelled) <= _SHOWN else {"truncated": spelled[:_SHOWN].decode(errors="ignore")}
 

@@ -1,5 +1,5 @@
-"""The steps that only a tower can do: somebody decides, or a session of its own does the work. Each begins with a call in the
-journal that says under which id, so that after a restart the same decision and the same session are waited for.
+"""The steps that only the daemon can do: a user decides, or a separate session does the work. Each starts with a call in the
+journal that records its id, so that after a restart the daemon waits for the same decision and the same session.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ from switchtower.engines.flow.runtime.kinds import port
 from switchtower.tools import concurrency
 
 KIND = "flow"
-"""Of the questions that flows ask."""
+"""The kind of the approvals that flows request."""
 _LONGEST_TITLE = 200
 
 
 class FlowDenied(Struct, frozen=True):
-    """Somebody wants the whole flow to end."""
+    """A user denied the step and ended the whole flow."""
 
     by: events.Actor | None
     failure: failures.StepFailure
-    """Of the step that asked."""
+    """The failure of the step that requested the approval."""
 
 
 class StepServices:
-    """What both kinds work with: the run, its journal and what it had begun before a restart."""
+    """The state that both kinds share: the run, its journal and the steps that it had started before a restart."""
 
     def __init__(
         self, task: engine.Task, context: engine.RunContext, chronicle: FlowRecorder, before: progress.StepCalls
@@ -45,10 +45,10 @@ class StepServices:
         self.before = before
         self.denied: FlowDenied | None = None
         self.stop = asyncio.Event()
-        """Set when the flow is to end, whatever its edges say."""
+        """This event is set when the flow must end, whatever its edges are."""
 
     async def begin(self, context: port.StepContext, name: str, prefix: str) -> str:
-        """The id under which this try is known outside of the flow: a new one, or that of before a restart."""
+        """Returns the id under which this attempt is known outside of the flow: a new one, or the one from before a restart."""
         call = self.before.called.get(progress.make_call_id(context.step_id, context.attempt))
         known = call.args.get(name) if call is not None else None
         if isinstance(known, str):
@@ -59,7 +59,9 @@ class StepServices:
 
 
 class ApprovalStep:
-    """`title`, `message` and `details` say what is asked. Gives who decided, from where, and the comment."""
+    """`title`, `message` and `details` describe the request. The outputs are the user who decided, the client, and the
+    comment.
+    """
 
     patient = True
 
@@ -119,13 +121,13 @@ class ApprovalStep:
         try:
             return await desk.context.request_approval(question)
         except errors.IdentityConflict:
-            # It was withdrawn, and the daemon ended before it could tell what became of the step.
+            # The request was withdrawn, and the daemon ended before it could report the end of the step.
             raise failures.StepFailed("nobody decided in time", retriable=True, details={"expired": True}) from None
         except errors.Unshowable as unshowable:
             raise failures.StepFailed(unshowable.message) from None
         except asyncio.CancelledError:
             if not desk.context.is_shutting_down():
-                # Out of time, or the flow has ended: nobody is to decide it any more.
+                # The time is up, or the flow has ended: the request must not be decided any more.
                 await concurrency.run_to_completion(
                     desk.context.withdraw_approval(approval_id, "the flow does not wait for it any more")
                 )
@@ -133,7 +135,7 @@ class ApprovalStep:
 
 
 class AgentStep:
-    """`prompt` is what the agent is told. Gives its session, how that ended, and the last that it said."""
+    """`prompt` is the message to the agent. The outputs are its session, its result, and its last message."""
 
     patient = True
 

@@ -1,10 +1,11 @@
-"""Prompts on the screen, made known: that the program waits, and, where yes and no can be told, as a question to be decided.
+"""Reports prompts on the screen: that the program waits, and, where the rules know the keys for yes and no, as an approval
+request.
 
-A decision is typed only while the very prompt that it was about is on the screen and the program waits for input, and both
-are looked at in the same step of the event loop as the typing. What the program then does not read is taken back. Whatever
-anybody types meanwhile takes the question back: a person is answering it at the terminal. Where the program takes single
-keys, Enter follows the answer only while the program still shows the question and waits: a program that took the first key
-as the answer would read the Enter as the answer to its next question.
+A decision is typed only while the very prompt that it was about is on the screen and the program waits for input, and both are
+checked in the same step of the event loop as the typing. Input that the program then does not read is retracted. Any input of a
+user withdraws the request: the user is answering it at the terminal. Where the program takes single keys, Enter follows the
+answer only while the program still shows the question and waits: a program that took the first key as the answer would read the
+Enter as the answer to its next question.
 """
 
 import asyncio
@@ -24,18 +25,20 @@ KIND = "terminal"
 ENTER = "\n"
 
 TYPING_LIMIT = 2.0
-"""A program that prints without a pause, or does not wait for input, gets no answer after this."""
+"""The seconds after which an answer is abandoned because the program prints without a pause or does not wait for input."""
 READING_LIMIT = {ReadingState.YES: 10.0, ReadingState.BUSY: 10.0, ReadingState.PERHAPS: 0.5, ReadingState.NO: 0.0}
-"""How long an answer may stay unread. A process that the answer has woken computes, on a busy machine for seconds; one that
-still waits, though there is something to read, waits for something else."""
+"""The seconds that an answer may stay unread. A process that the answer has woken may compute for seconds on a busy machine; a
+process that still waits, though there is input to read, waits for something else.
+"""
 ENTER_LIMIT = 1.0
-"""How long after a program has read an answer's keys Enter may follow them."""
+"""The seconds after a program has read an answer's keys in which Enter may follow them."""
 UNCHANGED = 0.5
-"""A program that does not show the keys waits for Enter if its screen has stayed as it was for so long. The keys reach it a
-moment after they were written, and until then it looks as if it had read them."""
+"""A program that does not echo the keys waits for Enter if its screen has stayed unchanged for this many seconds. The keys reach
+it a moment after they were written, and until then they seem to have been read.
+"""
 PAUSE = 0.02
 MOST_RECHECKS = (0.12, 0.25, 0.5, 1.0)
-"""When the screen is looked at again because it shows a prompt that the program does not wait at."""
+"""The delays before the screen is checked again, because it shows a prompt but the program does not wait for input."""
 
 
 class PromptOutput(Protocol):
@@ -43,13 +46,13 @@ class PromptOutput(Protocol):
 
     @property
     def is_drawn(self) -> bool:
-        """All that was read of the program's output is on the screen."""
+        """True when all output that was read from the program is on the screen."""
         ...
 
     async def settle(self) -> None: ...
 
     def schedule_check(self, after: float) -> None:
-        """Have the screen looked at again, also when nothing more is printed."""
+        """Schedules another check of the screen, even when nothing more is printed."""
         ...
 
 
@@ -96,7 +99,9 @@ class PromptApprovals:
         write: Callable[[str], bool],
         stop: Callable[[], None],
     ) -> None:
-        """`write` types into the terminal, and says whether it could; `stop` ends the program because somebody said so."""
+        """`write` types into the terminal and returns whether that succeeded; `stop` ends the program after a user requested
+        it.
+        """
         self._context = context
         self._screen = screen
         self._tool = tool
@@ -116,12 +121,15 @@ class PromptApprovals:
 
     @property
     def is_watching_closely(self) -> bool:
-        """An answer was typed: the prompt must be seen to go, however shortly, so that the same one can be asked again."""
+        """True after an answer was typed: the watcher must see the prompt disappear, however briefly, so that the same one can be
+        asked again.
+        """
         return self._answered
 
     async def check_screen(self, *, silent: bool = True) -> None:
-        """Is there a prompt that was not there before, or has one gone? Of a dialog, and of all while the program prints
-        (`silent` is false), what two looks in a row have found counts."""
+        """Checks whether a prompt has appeared or disappeared. A dialog counts only when two checks in a row have found it, and
+        so does every prompt while the program prints (`silent` is false).
+        """
         found = self._find_prompt()
         is_dialog = found is not None and found.waits == "dialog"
         is_steady = _is_same(found, self._last) or (silent and not is_dialog)
@@ -145,13 +153,13 @@ class PromptApprovals:
                 await self._context.emit(events.PromptCleared())
         new = news.new
         if new is None and found is not None and self._withdrawn and self._open_prompt is None:
-            new = found  # somebody typed, and the prompt is still there
+            new = found  # a user typed, and the prompt is still shown
         self._withdrawn = False
         if new is not None:
             await self._announce(new)
 
     def on_input(self) -> None:
-        """Somebody types at the terminal."""
+        """Notes that a user types at the terminal."""
         if self._unread_answer and self._program.count_unread():
             self._program.flush_input()
         self._unread_answer = False
@@ -162,7 +170,7 @@ class PromptApprovals:
         await self._withdraw("somebody typed at the terminal")
 
     async def close(self) -> None:
-        """The program has ended. The run's own end closes what is still open; what was decided is recorded first."""
+        """Closes this when the program has ended. The end of the run closes open requests; decisions are recorded first."""
         if self._open_prompt is not None:
             asked, self._open_prompt = self._open_prompt, None
             asked.deciding.cancel()
@@ -173,7 +181,7 @@ class PromptApprovals:
     def _find_prompt(self) -> prompts.ScreenPrompt | None:
         screen = self._screen
         found = self._find_prompt_with(())
-        # What scrolled off is read only when it is missed: that is the dearer part.
+        # The scrolled-off rows are read only when they are needed: that is the more expensive part.
         missed = found is not None and found.flaw == dialogs.NO_BEGINNING
         found = self._find_prompt_with(history) if missed and (history := screen.list_history()) else found
         if found is None or found.approve_text is None or found.deny_text is None:
@@ -196,8 +204,9 @@ class PromptApprovals:
         )
 
     def _is_read(self, prompt: prompts.ScreenPrompt) -> bool:
-        """Whether the program waits for an answer. A line that is closed by a newline is only text unless the program is in
-        `read` on its terminal. A dialog takes single keys, so its terminal does not collect lines."""
+        """Returns whether the program waits for an answer. A line that ends with a newline is only text unless the program is in
+        `read` on its terminal. A dialog takes single keys, so its terminal is not in canonical mode.
+        """
         reading = self._program.find_reading_state()
         match prompt.waits:
             case "below":
@@ -220,13 +229,13 @@ class PromptApprovals:
             self._open_prompt = _OpenPrompt(prompt, approval_id, deciding)
             self._typing.add(deciding)
             deciding.add_done_callback(self._typing.discard)
-            await asyncio.sleep(0)  # the question is on its way to the journal before the word that it waits
+            await asyncio.sleep(0)  # the request is sent to the journal before the report that it waits
         await self._context.emit(
             events.PromptShown(reason=prompt.reason, prompt=self._make_title(prompt), approval_id=approval_id)
         )
 
     def _make_title(self, prompt: prompts.ScreenPrompt) -> str:
-        """Secrets first, then shortened: of a secret that is cut in two, the rest is not recognised."""
+        """Redacts secrets first, then shortens: the rest of a secret that is cut in two would not be recognised."""
         is_whole = len(prompt.text) <= screen_rows.PROMPT_LIMIT
         return prompt.prompt if is_whole else screen_rows.clean_question(self._context.redact(prompt.text))
 
@@ -240,7 +249,7 @@ class PromptApprovals:
         if self._open_prompt is not None and self._open_prompt.approval_id == approval_id:
             self._open_prompt = None
         if answer.verdict is None:
-            return  # expired, or taken back
+            return  # expired, or withdrawn
         try:
             text = await self._type_answer(prompt, answer.verdict)
         except _AnswerNotTyped as not_typed:
@@ -248,7 +257,7 @@ class PromptApprovals:
             if answer.verdict is events.Verdict.DENY_STOP:
                 self._stop()
             return
-        # relay, interop: the question's id is the input's, so two approvals give exactly one
+        # relay, interop: the request's id is the input's, so two approvals give exactly one input
         typed = events.TerminalTyped(
             input_id=approval_id,
             text=text,
@@ -288,7 +297,7 @@ class PromptApprovals:
         )
 
     async def _type_answer(self, prompt: prompts.ScreenPrompt, verdict: events.Verdict) -> str:
-        """Types the answer into the prompt that it is for, and returns what was typed. Raises `_NotTyped`."""
+        """Types the answer into the prompt that it is for, and returns the typed text. Raises `_AnswerNotTyped`."""
         is_approved = verdict is events.Verdict.APPROVE
         if is_approved and prompt.flaw:
             raise _AnswerNotTyped("NOT_TYPED", f"{prompt.flaw}, so nothing was typed")
@@ -296,7 +305,7 @@ class PromptApprovals:
         until = clock() + TYPING_LIMIT
         while True:
             await self._output.settle()
-            # From here to the writing nothing else happens in between.
+            # Nothing else runs between this check and the write.
             if self._output.is_drawn and not self._program.has_output():
                 found = self._find_prompt()
                 if found is None or not found.is_same_request(prompt):
@@ -319,8 +328,9 @@ class PromptApprovals:
             await asyncio.sleep(PAUSE)
 
     async def _type_enter(self, before: Sequence[str], keys: str) -> bool:
-        """Types Enter behind an answer's keys if the program waits for it; returns whether it was typed. `before` is the
-        screen without the keys. A user who types meanwhile ends it, and so does the program's next question."""
+        """Types Enter after an answer's keys if the program waits for it; returns whether it was typed. `before` is the screen
+        without the keys. It gives up when a user types meanwhile, or when the program asks its next question.
+        """
         clock = asyncio.get_running_loop().time
         unread_until = clock() + READING_LIMIT[ReadingState.YES]
         read_at: float | None = None
@@ -331,7 +341,7 @@ class PromptApprovals:
                     return False
             else:
                 read_at = read_at or now
-                # A program prints before it reads, so its output is looked at after its system call.
+                # A program prints before it reads, so its output is checked after its system call.
                 reading = self._program.find_reading_state()
                 await self._output.settle()
                 if self._output.is_drawn and not self._program.has_output() and self._unread_answer:
@@ -341,14 +351,14 @@ class PromptApprovals:
                     if waits and (has_echo or (is_unchanged and now - read_at >= UNCHANGED)):
                         return self._write(ENTER)
                     if reading is ReadingState.YES and not (has_echo or is_unchanged):
-                        return False  # it reads something else
+                        return False  # it reads from something else
                 if now - read_at >= ENTER_LIMIT:
                     return False
             await asyncio.sleep(PAUSE)
         return False
 
     async def _retract_unread_answer(self) -> bool:
-        """Takes back an answer that the program does not read, so that it cannot answer the next question."""
+        """Retracts an answer that the program does not read, so that it cannot answer the next question."""
         clock = asyncio.get_running_loop().time
         began = clock()
         await asyncio.sleep(PAUSE)
@@ -376,7 +386,7 @@ def _is_same(found: prompts.ScreenPrompt | None, before: prompts.ScreenPrompt | 
 
 
 def _has_only_added(lines: Sequence[str], before: Sequence[str], keys: str) -> bool:
-    """Whether the screen is as before, with the keys behind one of its rows."""
+    """Returns whether the screen is as before, with the keys behind one of its rows."""
     changed = [(now, then) for now, then in zip(lines, before, strict=False) if now != then]
     if len(lines) != len(before) or len(changed) != 1:
         return False

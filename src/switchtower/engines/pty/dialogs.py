@@ -1,9 +1,10 @@
-"""Questions with options near the bottom of a screen, wherever the cursor is: the dialogs of full-screen programs. Pure.
+"""Finds dialogs of full-screen programs: questions with options near the bottom of a screen, wherever the cursor is. It does no
+I/O.
 
-What a dialog asks about is the text of a model, which may look like a part of the dialog. So the dialog's parts are found
-by their places: the options are the last block of rows that look like options, and the top is where the box, the bar or
-the full row of lines around the question begins. Rows that scrolled off the screen belong to it. Where a part is missing,
-the dialog has a `flaw`, and approving it is refused.
+The subject of a dialog is the text of a model, which may imitate a part of the dialog. So the dialog's parts are found by their
+places: the options are the last block of rows that look like options, and the top is where the box, the bar or the full row of
+lines around the question starts. Rows that scrolled off the screen belong to it. Where a part is missing, the dialog has a
+`flaw`, and approving it is refused.
 """
 
 import re
@@ -14,7 +15,7 @@ from msgspec import Struct
 from switchtower.engines.pty import rules, screen_rows
 
 _REACH = 60  # rows that a dialog may span on the screen
-_WRAPPED = 2  # rows that one option may go on for
+_WRAPPED = 2  # rows that one option may be wrapped over
 _USUAL_ROWS = 24
 _EDGE = re.compile(r"^\s*[│┃║▌▐|]")
 _BARS = "┃▌▐"
@@ -42,7 +43,7 @@ class ScreenDialog(Struct, frozen=True):
 
 
 class DialogFinder:
-    """The screen's rows, cut once for all rules. `history` is what scrolled off above them."""
+    """The screen's rows, split once for all rules. `history` has the rows that scrolled off above them."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class DialogFinder:
             return None
         if each.needs and not any(each.needs.search(text) for text in below):
             return None
-        # Options that stand in one row have their hints there too.
+        # Options that share one row have their hints in it too.
         if each.footer and not any(each.footer.search(line) for line in self._lines[last + (first < last) :]):
             return None
         question = self._find_question(each, first)
@@ -88,11 +89,12 @@ class DialogFinder:
         flaw = flaw or _find_cut(each, about, below, self._screen_rows) or self._find_selection_flaw(each, first, last)
         return ScreenDialog(self._get_text(question), question - self._above_screen, about, options, flaw)
 
-    # Its parts
+    # The parts of a dialog
 
     def _find_options(self, each: rules.CompiledPromptRule) -> tuple[int, int, list[str]] | None:
-        """The first and the last row of the last block of options, and their labels. A row between two options continues the
-        upper one."""
+        """Returns the first and the last row of the last block of options, and their labels. A row between two options continues
+        the upper one.
+        """
         assert each.options is not None
         labels = {row: found for row in self._rows if (found := screen_rows.extract_labels(each.options, self._texts[row]))}
         if not labels:
@@ -122,12 +124,12 @@ class DialogFinder:
         return first, last, options
 
     def _is_wrapped(self, row: int, rest: str) -> bool:
-        """Whether the next word did not fit into the row any more."""
+        """Returns whether the next word did not fit into the row."""
         word = rest.split(maxsplit=1)[0]
         return screen_rows.measure_width(self._texts[row]) + screen_rows.measure_width(word) + 1 > (self._columns or 80) - 8
 
     def _find_question(self, each: rules.CompiledPromptRule, first_option: int) -> int | None:
-        """The last row that asks; in a box whose text stands below the question, the first row of the box."""
+        """Returns the last row that asks; in a box whose text is below the question, the first row of the box."""
         rows = range(first_option)
         found = [row for row in rows if (text := self._get_text(row)) and each.match.search(text)]
         if not found:
@@ -162,7 +164,7 @@ class DialogFinder:
         return ([f"[{NO_BEGINNING.lower()}]", *about] if flaw == NO_BEGINNING else about), flaw
 
     def _find_top(self, each: rules.CompiledPromptRule, question: int, edge: int | None) -> int | None:
-        """The first row that belongs to the dialog; None when it is not there any more."""
+        """Returns the first row of the dialog; None when it is no longer available."""
         for row in range(question - 1, -1, -1):
             line = self._lines[row]
             if each.top is not None:
@@ -179,14 +181,14 @@ class DialogFinder:
         return None
 
     def _find_paragraph(self, question: int) -> int:
-        """Enough where nothing is approved."""
+        """Returns the paragraph's first row, which is enough where nothing is approved."""
         above = [row for row in self._rows if row < question]
         while above and not self._texts[above[-1]].strip():
             above.pop()
         return max((row + 1 for row in above if not self._texts[row].strip()), default=self._first)
 
     def _find_edge(self, row: int) -> int | None:
-        """The column of the box or bar that the row stands in."""
+        """Returns the column of the box or bar that contains the row."""
         found = _EDGE.match(self._lines[row])
         return found.end() - 1 if found else None
 
@@ -209,7 +211,7 @@ class DialogFinder:
         return sum(bool(self._texts[after].strip()) for after in self._rows if after > row)
 
     def _find_selection_flaw(self, each: rules.CompiledPromptRule, first: int, last: int) -> str:
-        """The selected choice is the only one with its own background."""
+        """Returns a flaw unless the wanted option is selected: the selected one is the only one with its own background."""
         wanted = each.rule.selected
         if wanted is None:
             return ""
@@ -249,7 +251,7 @@ def _find_cut(each: rules.CompiledPromptRule, about: Sequence[str], below: Seque
 
 
 def _has_all_changes(counts: re.Pattern[str], about: Sequence[str]) -> bool:
-    """Whether as many lines of a diff are shown as its headings count."""
+    """Returns whether as many lines of a diff are shown as its headings count."""
     announced = [found for row in about[:1] for found in counts.finditer(row)]
     if not announced:
         return False

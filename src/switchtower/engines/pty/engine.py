@@ -1,5 +1,6 @@
-"""The terminal engine: any program in a terminal, journalled as it goes, typed into by whoever is let, and ended with all that
-it started. To the core it is one long call of a tool called `terminal`."""
+"""The terminal engine: runs any program in a terminal, journals its output, accepts input from permitted users, and ends the
+program with all processes that it started. To the core it is one long call of a tool named `terminal`.
+"""
 
 import asyncio
 import time
@@ -23,13 +24,13 @@ ANOTHER_TERMINALS = frozenset(
         *("TMUX", "TMUX_PANE", "STY", "WINDOW"),
     }
 )
-"""Programs believe these more than the terminal that they are in."""
+"""Variables of another terminal, which programs trust more than the terminal that they run in."""
 STOP_GRACE = 3.0
-"""Between asking a program to end and killing it."""
+"""The seconds between asking a program to end and killing it."""
 LAST_SCREEN = 8_000
 PIECE = 65_536
 FULL_PAUSE = 0.05
-"""Until it is looked again whether a program that does not read has begun to."""
+"""The seconds until the next check whether a program that does not read input has started to."""
 
 
 class TerminalEngine:
@@ -67,8 +68,9 @@ class TerminalEngine:
             await commands.end_run(task.run_id)
 
     def _build_environment(self, task: engine.Task, wanted: events.Program) -> dict[str, str]:
-        """The user's own, whole: it is the user's program, and it wants its keys. Only the daemon's own variables stay behind,
-        and those that tell of the terminal that the daemon was started in."""
+        """Returns the user's own environment, complete: it is the user's program, and it needs its keys. Only the daemon's own
+        variables are removed, and those that describe the terminal that the daemon was started in.
+        """
         left_out = command_environment.DAEMONS_SECRETS | ANOTHER_TERMINALS
         around = command_environment.get_full_environment()
         passed = {
@@ -77,7 +79,7 @@ class TerminalEngine:
         return {
             **passed,
             "TERM": "xterm-256color",
-            # relay, interop: by these a program knows that it runs here, and how to talk to its host
+            # relay, interop: with these a program knows that it runs here, and how to reach its host
             "RELAY_RUN_ID": task.session_id,
             "RELAY_TOOL": wanted.tool,
             "RELAY_HOSTD_SOCK": self._host_socket,
@@ -86,7 +88,7 @@ class TerminalEngine:
 
 
 class _TerminalRun:
-    """One program at work."""
+    """One running program."""
 
     def __init__(
         self,
@@ -147,10 +149,10 @@ class _TerminalRun:
         return await self._make_result()
 
     async def _stop_program(self, pumping: "asyncio.Task[None]") -> None:
-        """Asked to end, then made to; what it still says on its way out is journalled as before."""
+        """Asks the program to end, then kills it; its last output is journalled as before."""
         loop = asyncio.get_running_loop()
         hurried = loop.create_task(self._context.wait_for_force())
-        await asyncio.sleep(0)  # who does not want it asked has said so already
+        await asyncio.sleep(0)  # a force stop that was already requested shows now
         stopping = loop.create_task(self._program.stop("kill" if hurried.done() else "term", STOP_GRACE))
         try:
             await asyncio.wait([hurried, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -173,7 +175,7 @@ class _TerminalRun:
         assert exit_code is not None, "a program that was read to its end has ended"
         self._context.report_exit(exit_code)
         screen = self._screen.render_text()
-        # Secrets first: of one that is cut in two, the rest is not recognised.
+        # Secrets are redacted first: the rest of a secret that is cut in two would not be recognised.
         redacted = await asyncio.to_thread(self._context.redact, screen) if len(screen) > PIECE else self._context.redact(screen)
         finished = events.ToolFinished(
             call_id=self._call_id,
@@ -186,7 +188,7 @@ class _TerminalRun:
         return exit_code
 
     async def _check_screen(self) -> None:
-        """The program is silent."""
+        """Checks the screen when the program is silent."""
         echoes = self._program.has_echo()
         if echoes is not self._echoes:
             self._echoes = echoes
@@ -194,7 +196,7 @@ class _TerminalRun:
         await self._approvals.check_screen()
 
     async def _check_between(self) -> None:
-        """The program prints, and has not been silent for a while."""
+        """Checks the screen while the program prints and has not been silent for a while."""
         await self._approvals.check_screen(silent=False)
 
     async def _forward_input(self) -> None:
@@ -211,7 +213,7 @@ class _TerminalRun:
                     self._pump.schedule_keyframe()
 
     async def _type(self, data: bytes) -> None:
-        """All of it, however long the program takes to read. What else is typed waits behind it."""
+        """Types all of it, however long the program takes to read. Further input waits behind it."""
         for start in range(0, len(data), PIECE):
             while True:
                 try:

@@ -1,14 +1,12 @@
-"""A program's output on its way to the journal: soon when it is little, in large pieces when it is much, and after a silence
-the screen is looked at. Nothing more is read than can be stored, so a program that floods its terminal waits.
+"""Sends a program's output to the journal: soon when it is little, in large pieces when it is much. After a silence the screen is
+checked. No more is read than can be stored, so a program that floods its terminal has to wait.
 
-Output in pieces fit for the journal: text, not too small, not too large, never ending inside a character, nor inside an
-escape sequence whose rest is near. Pure: it reads nothing and knows no time. Whoever feeds it says when there is silence.
+The pieces are text, not too small, not too large, and never end inside a character, nor inside an escape sequence whose rest is
+near. They are measured in bytes of the output; a text never has more characters than that.
 
-Pieces are measured in bytes as they came; a text never has more characters than that.
-
-What programs ask of their terminal: where the cursor is, what kind it is, which colours it has. We are the terminal, so we
-answer; and since the question was for us alone, it goes no further: whoever watches has a terminal too, which would answer
-once more. Pure."""
+Programs query their terminal for the cursor position, its type and its colours. We are the terminal, so we answer, and remove the
+query from the output: otherwise the terminal of every subscriber would answer it once more.
+"""
 
 import asyncio
 import codecs
@@ -23,23 +21,23 @@ from switchtower.engines.pty.program import TerminalProgram
 from switchtower.engines.pty.screen import TerminalScreen
 
 AT_ONCE = 0.001
-"""From a key's echo to the journal."""
+"""The seconds from a key's echo to the journal."""
 SOON = 0.005
-"""From the first output after a pause to the journal."""
+"""The seconds from the first output after a pause to the journal."""
 EVERY = 0.05
-"""Between two pieces, while output goes on and none is full."""
+"""The seconds between two pieces, while output continues and none is full."""
 ECHO = 0.1
-"""After a key, output is taken to be its echo for so long."""
+"""The seconds after a key in which output counts as its echo."""
 SILENCE = 0.12
-"""After this the program is taken to wait for something."""
+"""The seconds of silence after which the program counts as waiting."""
 BETWEEN = 0.25
-"""While output continues, the screen is looked at this often: a program that animates something is never silent."""
+"""The seconds between two checks of the screen while output continues: a program with an animation is never silent."""
 CLOSELY = 0.05
-"""The same, while a prompt that was answered must be seen to go."""
+"""The same, while the watcher waits for an answered prompt to disappear."""
 BETWEEN_CHARS = 16 * 1024
-"""More output than this between two looks is a flood, in which no dialog stands."""
+"""More output than this between two checks is a flood, which contains no dialog."""
 KEYFRAME_CHARS = 256 * 1024
-"""Output after which the whole screen is kept again."""
+"""The output, in characters, after which the whole screen is stored again."""
 
 
 class OutputPump:
@@ -54,7 +52,7 @@ class OutputPump:
         on_output: Callable[[], Awaitable[None]],
         is_watched_closely: Callable[[], bool],
     ) -> None:
-        """`on_silence` looks at the screen after a pause, `on_output` from time to time while output continues."""
+        """`on_silence` checks the screen after a pause, `on_output` at intervals while output continues."""
         self._program = program
         self._context = context
         self._call_id = call_id
@@ -73,7 +71,7 @@ class OutputPump:
         self._reading: asyncio.Timeout | None = None
 
     async def run(self) -> None:
-        """To the program's end; then all that it put out has been handed over."""
+        """Runs to the program's end; then all of its output has been handed over."""
         clock = asyncio.get_running_loop().time
         flushed_at = 0.0
         flush_at: float | None = None
@@ -87,10 +85,10 @@ class OutputPump:
                 if flush_at is not None and now >= flush_at:
                     await self._emit_output(self._chunks.flush())
                     if self._is_echo(now):
-                        # What may begin a secret is not held back from who has just typed it.
+                        # Text that may be the start of a secret is not held back from the user who has just typed it.
                         self._context.release_output(self._call_id)
                     flushed_at = now
-                    # The beginning of an escape sequence is waited for once more, then it is let go.
+                    # The start of an escape sequence is held back once more, then it is sent as it is.
                     flush_at = None if self._chunks.is_empty else now + EVERY
                 if self._silent_at is not None and now >= self._silent_at:
                     self._silent_at = self._check_at = None
@@ -112,7 +110,7 @@ class OutputPump:
             if self._check_at is None:
                 self._check_at = now + (CLOSELY if self._is_watched_closely() else BETWEEN)
             elif now >= self._check_at:
-                # Output comes faster than it is waited for.
+                # Output arrives faster than the wait takes.
                 self._check_at = None
                 await self._check_between()
         await self._emit_output(self._chunks.close())
@@ -120,7 +118,7 @@ class OutputPump:
         await self.settle()
 
     def on_input(self) -> None:
-        """Somebody has typed: what comes now is likely the echo, and is looked for."""
+        """Notes that a user has typed: the next output is likely the echo."""
         self._typed_at = asyncio.get_running_loop().time()
         self.schedule_check()
 
@@ -128,12 +126,12 @@ class OutputPump:
         return now - self._typed_at < ECHO
 
     def schedule_keyframe(self) -> None:
-        """The screen has another size, so what was kept of it no longer fits."""
+        """Stores the screen again: it has another size, so the stored one no longer fits."""
         self._keyframe_is_due = True
         self.schedule_check()
 
     def schedule_check(self, after: float = SILENCE) -> None:
-        """Somebody did something at the terminal: the screen is looked at after a while, also when the program says nothing."""
+        """Schedules a check of the screen after input at the terminal, even when the program prints nothing."""
         self._silent_at = asyncio.get_running_loop().time() + after
         reading = self._reading
         if reading is not None and not reading.expired() and ((due := reading.when()) is None or due > self._silent_at):
@@ -141,11 +139,11 @@ class OutputPump:
 
     @property
     def is_drawn(self) -> bool:
-        """All that was read of the program's output is on the screen."""
+        """True when all output that was read from the program is on the screen."""
         return self._chunks.is_empty and not self._is_handing_over and self._screen.is_current
 
     async def settle(self) -> None:
-        """Brings the picture up to date, a little at a time: others have work too."""
+        """Updates the screen in small steps, so that other tasks can run in between."""
         for _ in self._screen.update_in_steps():
             await asyncio.sleep(0)
 
@@ -176,7 +174,7 @@ class OutputPump:
     async def _split(self, text: str) -> None:
         told = 0
         for query in QUERY.finditer(text) if "\x1b" in text else ():
-            # Up to the question all is on the screen before it is answered.
+            # All output before the query is on the screen before the query is answered.
             await self._deliver(text[told : query.start()])
             told = query.end()
             await self.settle()
@@ -195,11 +193,11 @@ class OutputPump:
 
 LIMIT = 16 * 1024
 NEAR = 64
-"""How far behind the limit the rest of an escape sequence may end to be waited for."""
+"""The most bytes behind the limit in which the rest of an escape sequence must end to be waited for."""
 _LONGEST_CHARACTER = 4
 _ESCAPE = b"\x1b"
 _WHOLE_SEQUENCE = re.compile(
-    # Whatever else comes in its place ends a sequence too; an ESC begins the next one.
+    # Any other byte ends a sequence too; an ESC starts the next one.
     rb"""\x1b(?:
         \[ [\x20-\x3f]* (?: [^\x20-\x3f\x1b] | (?=\x1b) )                                       # CSI: parameters, then a letter
       | [\]PX^_] [^\x07\x18\x1a\x1b]* (?: [\x07\x18\x1a] | \x1b\\ | (?=\x1b[^\\]) )             # OSC, DCS: until BEL or ST
@@ -221,11 +219,11 @@ class OutputChunker:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing waits, neither for more nor for a flush."""
+        """True when nothing waits, neither for more output nor for a flush."""
         return not self._held
 
     def feed(self, data: bytes) -> list[str]:
-        """The pieces that are full with this. What remains waits for more."""
+        """Returns the pieces that are now full. The rest waits for more output."""
         if not data:
             return []
         self._is_silent = False
@@ -239,8 +237,9 @@ class OutputChunker:
         return texts
 
     def flush(self) -> str:
-        """What there is, without a character whose rest is to come. The beginning of an escape sequence is kept back too,
-        but only once: at the next flush, if nothing has come between, it is given as it is."""
+        """Returns the pending text, without an incomplete character. The start of an escape sequence is held back too, but only
+        once: at the next flush, if no output has arrived in between, it is returned as it is.
+        """
         held = self._held
         end = len(held)
         if not self._is_silent:
@@ -253,12 +252,12 @@ class OutputChunker:
         return _decode(held[:end])
 
     def close(self) -> str:
-        """Everything: nothing more will come."""
+        """Returns everything: no more output will arrive."""
         held, self._held = self._held, b""
         return _decode(held)
 
     def _find_piece_end(self, held: bytes, start: int) -> int | None:
-        """`None` when the rest of an escape sequence should be waited for."""
+        """Returns `None` when the rest of an escape sequence should be waited for."""
         end = start + self._limit
         begun = _find_open_sequence(held, start, end)
         if begun is not None:
@@ -271,12 +270,12 @@ class OutputChunker:
 
 
 def _find_open_sequence(held: bytes, start: int, end: int) -> int | None:
-    """Where the escape sequence begins in which `end` lies, if it lies in one."""
+    """Returns the start of the escape sequence that contains `end`, if there is one."""
     begun = held.rfind(_ESCAPE, start, end)
     if begun == -1:
         return None
     if begun == end - 1:
-        # Perhaps the first half of what ends a longer one.
+        # It may be the first half of the terminator of a longer sequence.
         before = held.rfind(_ESCAPE, start, begun)
         if before != -1 and _WHOLE_SEQUENCE.match(held, before, end) is None:
             return before
@@ -285,7 +284,7 @@ def _find_open_sequence(held: bytes, start: int, end: int) -> int | None:
 
 
 def _find_character_end(held: bytes, start: int, end: int) -> int:
-    """The same end, or up to three bytes before it where a character has begun that may yet be completed."""
+    """Returns the same end, or up to three bytes before it where an incomplete character starts."""
     tail = max(start, end - _LONGEST_CHARACTER + 1)
     return tail + codecs.utf_8_decode(held[tail:end], "replace", False)[1]
 
@@ -300,7 +299,7 @@ QUERY = re.compile(
     r"|\x1b\[(?P<kind>>?)0?c"
     r"|\x1b\[\?(?P<mode>[0-9]{1,5})\$p"
     r"|\x1b\](?P<colour>1[01]);\?(?:\x07|\x1b\\)"
-    r"|\x1b\[(?:\?u|>0?q)"  # keyboard protocols and version: no answer means none
+    r"|\x1b\[(?:\?u|>0?q)"  # keyboard protocols and version: no answer means that there is no support
 )
 _COLOURS = {"10": "dddd/dddd/dddd", "11": "0000/0000/0000"}
 

@@ -1,12 +1,11 @@
-"""How a program comes to its terminal: a session of its own, the terminal as the one that controls it, and the marks of its
-run, all before its first instruction. Nothing of ours runs between fork and exec: that could hang in a process with threads.
+"""A program in its own terminal, from its start to its end. The program gets its own session, the controlling terminal and the
+marks of its run before its first instruction. None of our code runs between fork and exec: that could hang in a process with
+threads.
 
-A program in a terminal of its own, from its start to its end. All that it started ends with it: when its first process
-has ended, when it is stopped, and when whoever holds it is cancelled. What the output means is decided elsewhere.
-
-Whoever starts one for a run calls `processes.end_run` when the run is over.
-
-Ends all that a program in a terminal has started, wherever it went: politely first, then for certain."""
+All processes that the program started end with it: when its first process has ended, when it is stopped, and when the task that
+owns it is cancelled; they get SIGTERM or SIGHUP first and are then killed. This module does not interpret the output. A caller
+that starts a program for a run calls `commands.end_run` when the run is over.
+"""
 
 import asyncio
 import logging
@@ -49,12 +48,12 @@ class ProgramNotStarted(Exception):
 def start_program(
     argv: Sequence[str], *, cwd: str, environment: Mapping[str, str], mark: marks.ProcessMark, terminal: int
 ) -> "subprocess.Popen[bytes]":
-    """Starts it with the terminal as input, output and errors. `adoption.let_go` when it is reaped."""
+    """Starts the program with the terminal as input, output and errors. Call `orphans.release_child` when it is reaped."""
     variables = {**environment, "PWD": cwd, **mark.environment_variables()}
     name = argv[0][:_LONGEST_NAME] if argv else ""
     try:
         commands.check_program(argv, cwd, variables)
-        # The mark first: it is on everything from then on.
+        # The mark comes first, so that every later process has it.
         wrapped = marks.wrap_with_mark([*_build_terminal_taker(), *argv], mark)
         orphans.register_run(mark.run_id)
         return orphans.start_kept_child(
@@ -76,11 +75,12 @@ def _describe_start_error(error: OSError, name: str, cwd: str) -> str:
 
 
 def _build_terminal_taker() -> list[str]:
-    """Makes a session, takes the terminal at its input for it, and becomes the program behind it.
+    """Returns a command that makes a session, takes the terminal at its input as the controlling one, and becomes the program
+    behind it.
 
-    `setsid` does that in a millisecond, and leaves the environment as it is, which a shell would not. It forks when it leads
-    a group, so `Popen` must not have made a session already. Without it, or when a signal of terminals is ignored here
-    (as in what was started with `nohup` or by a script with `&`), which the program would inherit, Python does it in thirty.
+    `setsid` does that in a millisecond, and leaves the environment as it is, which a shell would not. It forks when it leads a
+    group, so `Popen` must not have made a session already. Without it, or when a terminal signal is ignored here (as in a process
+    started with `nohup` or by a script with `&`), which the program would inherit, Python does it in thirty milliseconds.
     """
     setsid = _find_setsid()
     if setsid is not None and not any(signal.getsignal(number) is signal.SIG_IGN for number in _TERMINAL_SIGNALS):
@@ -94,7 +94,7 @@ def _build_python_taker() -> list[str]:
 
 @cache
 def _find_setsid() -> str | None:
-    """Tried once: not every `setsid` knows about terminals."""
+    """Tries it once: not every `setsid` supports terminals."""
     setsid = command_environment.find_program("setsid")
     if setsid is None:
         return None
@@ -126,7 +126,7 @@ class ProgramExited(Exception):
 
 
 class TerminalProgram:
-    """To be used with `async with`, or closed with `aclose`."""
+    """Use it with `async with`, or close it with `aclose`."""
 
     def __init__(
         self,
@@ -156,9 +156,10 @@ class TerminalProgram:
         rows: int = 24,
         on_exit: Callable[[int], None] | None = None,
     ) -> Self:
-        """Starts it, on the running event loop. The environment is all that it sees, with its folder and its marks added.
+        """Starts the program on the running event loop. It sees only this environment, with its folder and its marks added.
         `on_exit` gets the exit code of the first process as soon as that has ended, before the others are ended. Raises
-        `NotStarted`."""
+        `ProgramNotStarted`.
+        """
         mark = marks.make_command_mark(run_id)
         try:
             screen = terminal.PseudoTerminal(cols=cols, rows=rows)
@@ -179,24 +180,26 @@ class TerminalProgram:
 
     @property
     def exit_code(self) -> int | None:
-        """Of its first process, when all have ended. A death by signal counts as 128 + its number, as shells have it."""
+        """The exit code of the first process, once all have ended. A death by signal counts as 128 + its number, as in shells."""
         return self._exit_code
 
     async def read(self) -> bytes:
-        """The next output, up to 64 KiB. Empty at the end: then all has been read, all processes have ended, and the exit code
-        is known. For one reader at a time. While nobody reads, a program that writes on has to wait."""
-        # Other work comes between two reads, however much there is to read.
+        """Returns the next output, up to 64 KiB. It is empty at the end: then all has been read, all processes have ended, and
+        the exit code is known. Only one task may read at a time. While no task reads, a program that continues to write has to
+        wait.
+        """
+        # Other tasks run between two reads, however much there is to read.
         await asyncio.sleep(0)
         while True:
             is_over = self._over.is_set()
             if output := self._terminal.read_available():
                 return output
-            if is_over:  # already before we looked, so nothing can have been written since
+            if is_over:  # it was over before the read, so nothing can have been written since
                 return b""
             await self._terminal.wait_readable()
 
     def write(self, data: bytes) -> None:
-        """Types it. Never waits. Raises `InputFull` when the program has left too much unread, and `HasEnded`."""
+        """Types the data without waiting. Raises `InputFull` when the program has left too much unread, and `ProgramExited`."""
         if self._over.is_set():
             raise ProgramExited
         self._terminal.write(data)
@@ -205,36 +208,37 @@ class TerminalProgram:
         self._terminal.resize(cols=cols, rows=rows)
 
     def has_echo(self) -> bool:
-        """False while somebody is asked for a password."""
+        """False while the program asks for a password."""
         return self._terminal.has_echo()
 
     def is_canonical(self) -> bool:
         return self._terminal.is_canonical()
 
     def has_output(self) -> bool:
-        """Whether there is output that was not read yet."""
+        """True when there is output that has not been read yet."""
         return self._terminal.has_output()
 
     def count_unread(self) -> int:
-        """Bytes that were typed and that the program has not read."""
+        """Returns the number of typed bytes that the program has not read."""
         return self._terminal.count_unread()
 
     def flush_input(self) -> None:
-        """Takes back what was typed and not read."""
+        """Discards input that was typed and not read."""
         self._terminal.flush_input()
 
     def find_reading_state(self) -> terminal.ReadingState:
-        """Whether the program waits for input at this moment."""
+        """Returns whether the program waits for input at this moment."""
         return terminal.ReadingState.NO if self._over.is_set() else self._terminal.find_reading_state(self._process.pid)
 
     async def stop(self, how: Literal["term", "kill"] = "term", grace_s: float = GRACE) -> None:
-        """Ends the program and all that it started; what is left after the grace is killed. Returns when nothing is left. A
-        later `kill` does not wait for an earlier grace. The last output can still be read. Goes to its end even when
-        cancelled."""
+        """Ends the program and all that it started; processes that are left after the grace period are killed. Returns when no
+        process is left. A later `kill` does not wait for an earlier grace period. The last output can still be read. It runs to
+        its end even when cancelled.
+        """
         await concurrency.run_to_completion(self._stop(grace_s if how == "term" else 0))
 
     async def aclose(self) -> None:
-        """Stops it if it still runs, and lets go of the terminal with what was not read."""
+        """Stops the program if it still runs, and closes the terminal; unread output is discarded."""
         try:
             if not self._over.is_set():
                 await self.stop()
@@ -263,7 +267,7 @@ class TerminalProgram:
             self._abandon()
 
     def _end_tree(self, grace_s: float) -> "asyncio.Task[None]":
-        """Asks once, whoever wants it: at a second signal some programs drop their cleaning up."""
+        """Sends the signal once, however many callers request it: at a second signal some programs abandon their cleanup."""
         if self._ending is None:
             self._ending = asyncio.create_task(end_tree(self._process, self._mark, grace_s))
         return self._ending
@@ -273,7 +277,7 @@ class TerminalProgram:
             await wait_for_exit(self._process.pid)
             if self._on_exit is not None:
                 self._on_exit(proc.wait_for_exit_code(self._process.pid))
-            # What it has left in the background goes too, and what that still writes on its way out can be read.
+            # Background processes that it has left end too, and their last output can be read.
             ending = self._end_tree(GRACE)
             await asyncio.wait([ending])
             ending.result()
@@ -282,7 +286,7 @@ class TerminalProgram:
             self._abandon()
 
     def _abandon(self) -> None:
-        """The event loop is going down and has cancelled the cleaning, or a process is stuck in the kernel."""
+        """Gives up: the event loop is shutting down and has cancelled the cleanup, or a process is stuck in the kernel."""
         if not self._over.is_set():
             end_tree_now(self._process, self._mark)
             self._settle()
@@ -300,8 +304,9 @@ class TerminalProgram:
 
 
 async def wait_for_exit(pid: int, *, by_pidfd: bool = True) -> None:
-    """Waits for a child's end without reaping it: until that, its pid cannot become anybody else's. By a thread where the
-    system has no pidfds."""
+    """Waits for a child's end without reaping it: until it is reaped, its pid cannot be reused. On systems without pidfds a
+    thread waits.
+    """
     pidfd = proc.open_pidfd(pid) if by_pidfd else None
     if pidfd is None:
         await concurrency.run_in_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -313,14 +318,17 @@ async def wait_for_exit(pid: int, *, by_pidfd: bool = True) -> None:
 
 
 LAST_WAIT = 5.0
-"""For the killed to be gone: only one stuck in the kernel takes that long, and it dies on its way out."""
+"""The seconds that killed processes have to disappear: only one that is stuck in the kernel takes that long, and it dies on its
+way out.
+"""
 LEADER_GRACE = 1.0
-"""For the first process, when it is asked after all others."""
+"""The seconds that the first process has to end, when it is asked after all others."""
 
 
 async def end_tree(process: "subprocess.Popen[bytes]", mark: marks.ProcessMark, grace_s: float) -> None:
-    """Returns when nothing with the program's mark is left. The program itself must not be reaped meanwhile: its pid, which
-    is also its group's, could become somebody else's."""
+    """Returns when no process with the program's mark is left. The program itself must not be reaped meanwhile: its pid, which is
+    also its group's, could be reused.
+    """
     strays = proc.Descendants(process.pid)
     try:
         await asyncio.to_thread(strays.refresh)
@@ -335,9 +343,10 @@ async def end_tree(process: "subprocess.Popen[bytes]", mark: marks.ProcessMark, 
 
 
 async def _terminate_gracefully(leader: int, mark: marks.ProcessMark, grace_s: float) -> None:
-    """The end of a session's leader makes the kernel send SIGHUP to the foreground programs, which would take their time from
-    them. So a leader that does not handle SIGTERM itself, such as a shell that runs a line, is asked last. Until then it is
-    held, or it would start the next command of its line."""
+    """The end of a session's leader makes the kernel send SIGHUP to the foreground programs, which would cut their grace period
+    short. So a leader that does not handle SIGTERM itself, such as a shell that runs a line, is asked last. Until then it is
+    stopped, or it would start the next command of its line.
+    """
     pidfd = proc.open_pidfd(leader)
     if pidfd is None:
         await commands.terminate_gracefully(mark, grace_s, tell=_send_hangup)
@@ -359,21 +368,22 @@ async def _terminate_gracefully(leader: int, mark: marks.ProcessMark, grace_s: f
 
 
 def end_tree_now(process: "subprocess.Popen[bytes]", mark: marks.ProcessMark) -> None:
-    """For when the event loop goes down and cannot wait any more."""
+    """Kills the tree without waiting, for when the event loop is shutting down."""
     kill_group(process)
     orphans.kill_marked(mark.run_id, command=mark.command)
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:
     if process.returncode is None:
-        for kill in (os.killpg, os.kill):  # before it has a session of its own, there is no group of that number
+        for kill in (os.killpg, os.kill):  # before it has made its session, no group has that number
             with suppress(ProcessLookupError, PermissionError):
                 kill(process.pid, signal.SIGKILL)
 
 
 def _send_hangup(pidfds: Mapping[int, int]) -> None:
-    """Each gets one signal: at a second some programs drop their cleaning up. Interactive shells ignore SIGTERM; they get
-    what a terminal sends when it is closed. The stopped are continued, so that they can hear it."""
+    """Sends one signal to each process: at a second one some programs abandon their cleanup. Interactive shells ignore SIGTERM;
+    they get what a terminal sends when it is closed. Stopped processes are continued, so that they can handle it.
+    """
     for pid, pidfd in pidfds.items():
         proc.send_signal([pidfd], signal.SIGHUP if proc.is_signal_ignored(pid, signal.SIGTERM) else signal.SIGTERM)
     proc.send_signal(pidfds.values(), signal.SIGCONT)

@@ -1,7 +1,8 @@
-"""Sees on a settled screen that the program waits for somebody, and says when that is news. Pure: screens and rules come in.
+"""Detects on a settled screen that the program waits for a user, and reports when that changes. It does no I/O: screens and rules
+are arguments.
 
-Only what stands at the end of the output counts: the text right before the cursor, or a dialog near the bottom. A prompt
-that was answered higher up is history.
+Only the end of the output counts: the text right before the cursor, or a dialog near the bottom. A prompt that was answered
+higher up is history.
 """
 
 import re
@@ -26,21 +27,21 @@ TOO_LONG = "What is asked about is too long to be shown"
 class ScreenPrompt(Struct, frozen=True):
     reason: rules.Reason
     prompt: str
-    """One line for the one who decides, without the box around it."""
+    """One line for the user who decides, without the box around it."""
     rule: str
     approve_text: str | None = None
     deny_text: str | None = None
     details: str = ""
-    """What it is about: the command in the box, the rows above the question."""
+    """The subject of the prompt: the command in the box, or the rows above the question."""
     options: tuple[str, ...] = ()
     waits: Literal["behind", "below", "dialog"] = "behind"
-    """Where the cursor is: behind the question, at the beginning of the next row, or anywhere."""
+    """The place of the cursor: behind the question, at the start of the next row, or anywhere."""
     row: int = 0
-    """Counted from the first row that the program wrote."""
+    """The row number, counted from the first row that the program wrote."""
     flaw: str = ""
-    """Why approving it is refused: not all of what is asked about is shown, or approving would take another choice."""
+    """The reason why approving it is refused: the subject is not shown completely, or approving would take another choice."""
     text: str = ""
-    """The question in full: `prompt` is only its end where it is long."""
+    """The question in full: `prompt` is only its end when it is long."""
     takes_key: bool = False
     """The program takes the answer as a single key, without Enter."""
 
@@ -48,7 +49,7 @@ class ScreenPrompt(Struct, frozen=True):
         return (self.rule, self.prompt, self.options) == (other.rule, other.prompt, other.options)
 
     def is_same_request(self, other: "ScreenPrompt") -> bool:
-        """The same words about the same thing."""
+        """Returns whether both have the same text about the same subject."""
         return self.is_same_question(other) and (self.details, self.flaw) == (other.details, other.flaw)
 
 
@@ -63,8 +64,9 @@ def find_prompt(
     scrolled: int = 0,
     background: pty_dialogs.Background | None = None,
 ) -> ScreenPrompt | None:
-    """What the program asks, if it asks. With `columns`, a question wrapped over several rows is read as one; with `history`,
-    a dialog is read from its top when that has scrolled off the screen; `background` tells which option is selected."""
+    """Returns the prompt that the program shows, if any. With `columns`, a question wrapped over several rows is joined; with
+    `history`, a dialog is read from its top when that has scrolled off the screen; `background` shows which option is selected.
+    """
     candidates = ruleset.list_for_tool(tool)
     dialogs = pty_dialogs.DialogFinder(lines, columns=columns, history=history, background=background)
     tail = _find_tail(lines, cursor, columns)
@@ -95,12 +97,12 @@ def _match_dialog(each: rules.CompiledPromptRule, dialogs: pty_dialogs.DialogFin
     )
 
 
-# The line that the cursor waits behind
+# The line before the cursor
 
 
 class _ScreenTail(Struct, frozen=True):
     text: str
-    """All of it; patterns search only its end."""
+    """The complete line; patterns search only its end."""
     first_row: int
     behind: bool
     is_cut: bool
@@ -143,7 +145,7 @@ def _match_line(
         options = options or tuple(screen_rows.extract_labels(each.options, end)[:OPTIONS_LIMIT])
         if len(options) < rule.least:
             return None
-    # A question that is too long for a title is shown whole with its details.
+    # A question that is too long for a title is shown in full with its details.
     long = [tail.text] if len(tail.text.strip()) > screen_rows.PROMPT_LIMIT else []
     return ScreenPrompt(
         rule.reason,
@@ -179,11 +181,11 @@ def _find_block_above(lines: Sequence[str], row: int, columns: int | None) -> li
         if not line.strip():
             break
         block.insert(0, line)
-    # A wrapped line in one piece: of a secret that is cut in two, the rest is not recognised.
+    # Wrapped lines are joined: the rest of a secret that is cut in two would not be recognised.
     return [screen_rows.strip_boxes(line) for line in screen_rows.join_wrapped(block, columns)]
 
 
-# News
+# Changes
 
 
 class PromptChange(Struct, frozen=True):
@@ -192,7 +194,7 @@ class PromptChange(Struct, frozen=True):
 
 
 class PromptWatcher:
-    """Says once that a prompt is there, and once that it has gone; the same words after that are a new prompt."""
+    """Reports once that a prompt has appeared, and once that it has disappeared; the same text after that is a new prompt."""
 
     def __init__(self) -> None:
         self._reported: ScreenPrompt | None = None
@@ -204,12 +206,13 @@ class PromptWatcher:
         return self._reported
 
     def on_input(self) -> None:
-        """Something was written to the program: the same line on another row is then another question. A dialog may be drawn
-        again anywhere, so it is the same one until it has been off the screen."""
+        """Notes input to the program: the same line on another row is then another question. A dialog may be redrawn anywhere, so
+        it stays the same one until it has been off the screen.
+        """
         self._typed = True
 
     def is_reported(self, found: ScreenPrompt) -> bool:
-        """Whether it is the prompt that was reported."""
+        """Returns whether it is the prompt that was reported."""
         return self._reported is not None and self._is_still(self._reported, found)
 
     def update(self, found: ScreenPrompt | None) -> PromptChange:
@@ -226,11 +229,13 @@ class PromptWatcher:
         if not before.is_same_question(found):
             return False
         if found.approve_text is not None and not before.is_same_request(found):
-            return False  # an approval is bound to what will run: the same words about another command are another question
+            return False  # an approval is bound to what will run: the same text about another command is another question
         return found.waits == "dialog" or not self._typed or before.row == found.row
 
     def _find_entered_prompt(self, found: ScreenPrompt | None) -> ScreenPrompt | None:
-        """The cursor waited behind the question and stands below it now: Enter was pressed, and the program works on."""
+        """Returns the reported prompt when Enter was pressed at it: the cursor was behind the question and is below it now,
+        while the program works.
+        """
         asked = self._reported or self._entered
         if found is None or asked is None or (asked.waits, found.waits) != ("behind", "below"):
             return None

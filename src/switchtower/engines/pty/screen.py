@@ -1,13 +1,13 @@
-"""A program's terminal output, taken apart: text, controls and escape sequences, each handed to an emulator. It draws nothing.
+"""The screen of a program in a terminal: its rows, the cursor, and the text that repaints it. It does no I/O.
 
-Whatever no terminal of ours knows (links, clipboard, pictures, keyboard protocols) is recognised as a whole, so that none
-of it shows, and is dropped. Nothing raises for what a program wrote.
+The parser splits a program's output into text, controls and escape sequences, and passes each to an emulator. Features that we do
+not support (links, clipboard, pictures, keyboard protocols) are recognised as a whole, so that none of them shows, and are
+dropped. Nothing raises for what a program wrote.
 
-The screen of a program in a terminal: what stands on it, where the cursor is, and how to paint it again. No I/O.
-
-Output is only remembered until somebody wants to look: `settle()` (or `settling()`, in steps that never hold the event loop
-long) brings the picture up to date. A flood is not drawn: of more than 64 KiB that wait, only the last 32 KiB ever show,
-after the terminal modes that the rest had set."""
+Output is only stored until the screen is read: `update()` (or `update_in_steps()`, which never blocks the event loop for long)
+brings the screen up to date. A flood is not drawn: of more than 64 KiB that wait, only the last 32 KiB ever show, after the
+terminal modes that the rest had set.
+"""
 
 import logging
 import re
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 HELD_LIMIT = 256
-"""A sequence longer than this does nothing; we only wait for its end."""
+"""A sequence longer than this has no effect; the parser only waits for its end."""
 
 STRING_LIMIT = 512
-"""Of a string (a title, a link, a picture) only the beginning is kept; only a title is ever used."""
+"""Only the start of a string (a title, a link, a picture) is kept; only a title is ever used."""
 
 _TOKEN = re.compile(
     r"(?P<text>[^\x00-\x1f\x7f-\x9f]+)"
@@ -46,7 +46,7 @@ _END_OF_STRING = re.compile("[\x18\x1a\x1b\x9c]")
 
 
 class ParserTarget(Protocol):
-    """What a parser drives."""
+    """The operations that a parser calls."""
 
     def draw(self, data: str) -> None: ...
     def handle_control(self, char: str) -> None: ...
@@ -57,12 +57,12 @@ class ParserTarget(Protocol):
 
 
 class EscapeParser:
-    """Keeps what an unfinished sequence needs between two texts; a sequence may be split anywhere."""
+    """Keeps the state of an unfinished sequence between two texts; a sequence may be split anywhere."""
 
     def __init__(self, emulator: ParserTarget) -> None:
         self._emulator = emulator
         self._held = ""
-        self._string: str | None = None  # the beginning of the string we are in
+        self._string: str | None = None  # the start of the current string
         self._is_command = False
 
     def feed(self, text: str) -> None:
@@ -97,7 +97,7 @@ class EscapeParser:
             case "part":
                 self._held = token.group() if token.end() - token.start() <= HELD_LIMIT else _shorten_sequence(token.group())
             case _:
-                pass  # junk: a sequence that is too long, or broken off by a control character
+                pass  # junk: a sequence that is too long, or interrupted by a control character
 
     def _skip_string(self, data: str, at: int) -> int:
         assert self._string is not None
@@ -111,12 +111,12 @@ class EscapeParser:
         if self._is_command and end.group() not in "\x18\x1a":
             self._emulator.handle_command(self._string)
         self._string = None
-        # An ESC belongs to what comes next: usually the `\` which, alone, does nothing.
+        # An ESC belongs to the next sequence: usually the `\` which, alone, has no effect.
         return stop if end.group() == "\x1b" else stop + 1
 
 
 def _shorten_sequence(part: str) -> str:
-    """As good as the unfinished sequence: its kind, and so many parameters that it does nothing."""
+    """Returns an equivalent of the unfinished sequence: its kind, and enough parameters that it has no effect."""
     return part[: HELD_LIMIT + 3] if part[:2] == "\x1b[" or part[0] == "\x9b" else "\x1b  "
 
 
@@ -141,21 +141,21 @@ class TerminalScreen:
         self._waiting: deque[str] = deque()
         self._waiting_chars = 0
         self._skipped = False
-        self._modes: dict[str, str] = {}  # what a skipped part had set last, in order
+        self._modes: dict[str, str] = {}  # the last modes that a skipped part had set, in order
         self._failed = False
         self._reset()
 
     def _reset(self) -> None:
-        # pyte costs 40 ms to import: only who has a terminal pays.
+        # pyte costs 40 ms to import: only sessions with a terminal pay for it.
         from switchtower.engines.pty import screen_emulator
 
         self._emulator = screen_emulator.TerminalEmulator(self.cols, self.rows)
         self._parser = EscapeParser(self._emulator)
 
-    # Output comes in
+    # Output
 
     def feed(self, text: str) -> None:
-        """Remember what the program wrote; nothing is drawn yet, and memory stays bounded."""
+        """Stores what the program wrote; nothing is drawn yet, and memory stays bounded."""
         for at in range(0, len(text), WAITING_LIMIT):
             piece = text[at : at + WAITING_LIMIT]
             self._waiting.append(piece)
@@ -172,8 +172,8 @@ class TerminalScreen:
             pass
 
     def update_in_steps(self) -> Iterator[None]:
-        """Bring the picture up to date, one short step at a time."""
-        # A big screen makes each character dearer.
+        """Brings the screen up to date, one short step at a time."""
+        # A big screen makes each character more expensive.
         step = max(128, min(STEP, STEP * _USUAL_CELLS // (self.cols * self.rows)))
         while not self.is_current:
             if self._skipped:
@@ -184,7 +184,7 @@ class TerminalScreen:
             yield
 
     def _take_pending(self, limit: int) -> str:
-        """Up to `limit` characters: of many small pieces several, of a long one a part."""
+        """Returns up to `limit` characters: several small pieces, or a part of a long one."""
         taken: list[str] = []
         room = limit
         while self._waiting and room > 0:
@@ -201,7 +201,7 @@ class TerminalScreen:
         try:
             self._parser.feed(text)
         except Exception:
-            # A fault of the emulator costs the picture, never the run; the next repaint of the program brings it back.
+            # A fault of the emulator costs the picture, never the run; the next repaint of the program restores it.
             if not self._failed:
                 log.warning("the terminal's screen could not follow its program and starts afresh", exc_info=True)
             self._failed = True
@@ -246,18 +246,18 @@ class TerminalScreen:
             self.cols, self.rows = cols, rows
             self._emulator.resize(rows, cols)
 
-    # What stands there, as of the last settling
+    # The contents, as of the last update
 
     def render_lines(self) -> list[str]:
         return [self._read_row(self._emulator.buffer.get(y)) for y in range(self.rows)]
 
     def list_history(self) -> list[str]:
-        """The rows that left the main screen at the top and that continue upwards what stands on it."""
+        """Returns the rows that left the main screen at the top and directly precede its contents."""
         return [self._read_row(row) for row in self._emulator.history]
 
     @property
     def scrolled(self) -> int:
-        """How many rows have left at the top so far."""
+        """The number of rows that have left at the top so far."""
         return self._emulator.scrolled
 
     def find_background(self, row: int, column: int) -> str:
@@ -266,16 +266,16 @@ class TerminalScreen:
         return f"{cell.fg} reversed" if cell.reverse else cell.bg
 
     def _read_row(self, row: "Row | None") -> str:
-        # Behind the last cell that was ever written there are only blanks.
+        # Beyond the last cell that was ever written there are only blanks.
         return "".join(row[x].data for x in range(min(max(row) + 1, self.cols))).rstrip() if row else ""
 
     def render_text(self) -> str:
-        """Lines that were wrapped at the last column are whole, so that a secret in one can be recognised."""
+        """Returns the text with lines that were wrapped at the last column joined, so that a secret in one can be recognised."""
         return "\n".join(screen_rows.join_wrapped(self.render_lines(), self.cols)).rstrip("\n")
 
     @property
     def cursor(self) -> tuple[int, int]:
-        """Row and column, from 0. Behind the last column, the column is the width."""
+        """The row and column, from 0. Behind the last column, the column is the width."""
         return self._emulator.cursor.y, self._emulator.cursor.x
 
     @property
@@ -287,24 +287,24 @@ class TerminalScreen:
         return self._emulator.saved_main is not None
 
     def list_modes(self) -> frozenset[int]:
-        """The private modes that are on, besides the alternate screen."""
+        """Returns the private modes that are on, besides the alternate screen."""
         return frozenset(mode >> 5 for mode in self._emulator.mode if mode >= 32)
 
     def list_cells(self) -> "list[list[Char]]":
-        """Every cell; the second half of a wide character has no text."""
+        """Returns every cell; the second half of a wide character has no text."""
         blank = [self._emulator.default_char] * self.cols
         rows = (self._emulator.buffer.get(y) for y in range(self.rows))
         return [blank[:] if row is None else [row[x] for x in range(self.cols)] for row in rows]
 
     def render_repaint(self) -> str:
-        """Text that gives a terminal of this size the same screen, cursor and modes."""
+        """Returns text that gives a terminal of this size the same screen, cursor and modes."""
         from switchtower.engines.pty import screen_emulator
 
         return screen_emulator.render_repaint(self._emulator)
 
 
 def _find_string_opener(skipped: str) -> str:
-    """The opener of the string (a picture, a link) that the cut fell into, or nothing: its rest must not show."""
+    """Returns the opener of the string (a picture, a link) that the cut fell into, or nothing: its rest must not show."""
     opened, opener = max((skipped.rfind(opener), opener) for opener in _STRING_OPENERS)
     if opened < 0:
         return ""

@@ -1,9 +1,9 @@
-"""A terminal's vocabulary: which operation of the grid each control and escape sequence of a program means.
+"""Maps each control and escape sequence of a program to an operation of the grid, and renders a screen as terminal text again:
+written to a terminal of the same size, that text restores the contents and the state.
 
-Driven by `screen_parser`, never by pyte's own stream, which shows or raises on what it does not know. A sequence that is
-not here does nothing.
-
-A screen as terminal text again: written to a terminal of the same size, it shows the same and goes on the same."""
+The parser in `screen` drives it, never pyte's own stream, which shows or raises on sequences that it does not know. A sequence
+that is not listed here has no effect.
+"""
 
 from collections.abc import Mapping
 
@@ -154,7 +154,7 @@ def render_repaint(grid: screen_grid.ScreenGrid) -> str:
     if grid.title:
         parts.append(f"\x1b]2;{grid.title}\x07")
     if grid.saved_main is not None:
-        # Who joins now sees the main screen when the program leaves the alternate one.
+        # A client that attaches now sees the main screen when the program leaves the alternate one.
         place = grid.saved_main.cursor
         parts += _render_cells(grid.saved_main.buffer, grid.columns, grid.lines)
         parts += _render_cursor(grid.saved_main.buffer, place.x, place.y, grid.columns)
@@ -190,7 +190,7 @@ def _render_cells(buffer: Mapping[int, screen_grid.Row], columns: int, lines: in
 def _render_cursor(buffer: Mapping[int, screen_grid.Row], x: int, y: int, columns: int, *, top: int = 0) -> list[str]:
     if x < columns:
         return [f"\x1b[{y - top + 1};{x + 1}H"]
-    # The cursor waits behind the last column: only drawing that column again brings it there.
+    # The cursor waits behind the last column: only drawing that column again puts it there.
     row = buffer.get(y) or screen_grid.Row(sgr.PLAIN)
     cell, at = row[columns - 1], columns
     if not cell.data:

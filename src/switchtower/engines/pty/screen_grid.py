@@ -1,7 +1,7 @@
-"""pyte's screen with what today's programs need beyond it: the alternate screen, wide characters, plain erasing.
+"""pyte's screen with features that current programs need beyond it: the alternate screen, wide characters, plain erasing.
 
-Every operation costs at most a row or a screen, whatever its parameters say, and keeps nothing that grows. What the
-operations are called in a program's output is `screen_emulator`'s business.
+Every operation costs at most a row or a screen, whatever its parameters are, and keeps no state that grows. `screen_emulator`
+maps a program's output to these operations.
 """
 
 from collections import deque
@@ -13,15 +13,15 @@ from pyte import charsets, modes, screens
 from switchtower.engines.pty import sgr
 
 REPLAYED = (1, 5, 9, 12, 66, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 2004, 2031)
-"""Private modes that concern the one who looks on: keys, mouse, focus, pasting, the screen's colours. We only remember them."""
+"""Private modes that concern the attached client: keys, mouse, focus, pasting, the screen's colours. They are only recorded."""
 
 ORIGIN, WRAP, VISIBLE = 6, 7, 25
 ALTERNATE = (47, 1047, 1049)
 MARKS_LIMIT = 16
-"""Characters in one cell, with its combining marks."""
+"""The most characters in one cell, with its combining marks."""
 
 HISTORY_LIMIT = 300
-"""Rows that are kept after they left the screen at the top."""
+"""The most rows that are kept after they left the screen at the top."""
 
 _KNOWN = frozenset((*REPLAYED, ORIGIN, WRAP, VISIBLE))
 _STYLES_LIMIT = 64
@@ -45,8 +45,6 @@ class _StyleCache(dict[str, screens.Char]):
 
 
 class SavedCursor(NamedTuple):
-    """A saved cursor."""
-
     x: int
     y: int
     attributes: screens.Char
@@ -65,7 +63,7 @@ class SavedMainScreen(NamedTuple):
 class ScreenGrid(screens.Screen):
     @property
     def default_char(self) -> screens.Char:
-        # A reversed screen is a matter of the one who looks on; the cells stay as they were written.
+        # The attached client reverses the screen; the cells stay as they were written.
         return sgr.PLAIN
 
     def reset(self) -> None:
@@ -78,10 +76,10 @@ class ScreenGrid(screens.Screen):
         self.last_drawn = ""
         self._wide = False
         self.history: deque[Row] = deque(maxlen=HISTORY_LIMIT)
-        self.scrolled = getattr(self, "scrolled", 0)  # never counted back: it tells two prompts on the same row apart
+        self.scrolled = getattr(self, "scrolled", 0)  # never reset: it distinguishes two prompts on the same row
 
-    # Rows that left at the top. They count only as long as they continue what stands on the screen: a program that writes
-    # into the first row, or clears the screen, begins another picture.
+    # Rows that left at the top. They count only as long as they directly precede the screen's contents: a program that writes
+    # into the first row, or clears the screen, starts another picture.
 
     def _keep_row(self) -> None:
         if self.saved_main is None:
@@ -135,7 +133,7 @@ class ScreenGrid(screens.Screen):
         self._saved.pop(self.saved_main is not None, None)
 
     def start_over(self) -> None:
-        """A blank screen with the modes as they are: what came before was skipped."""
+        """Clears the screen and keeps the modes: the earlier output was skipped."""
         self.buffer.clear()
         self.history.clear()
         if self.saved_main is not None:
@@ -151,7 +149,7 @@ class ScreenGrid(screens.Screen):
         return SavedCursor(cursor.x, cursor.y, cursor.attrs, self.graphics, self.charset, self.has_mode(ORIGIN))
 
     def save_cursor(self) -> None:
-        # pyte keeps a stack that only grows; terminals keep one place for each of the two screens.
+        # pyte keeps a stack that only grows; terminals keep one saved cursor for each of the two screens.
         self._saved[self.saved_main is not None] = self._capture_cursor()
 
     def restore_cursor(self) -> None:
@@ -254,7 +252,7 @@ class ScreenGrid(screens.Screen):
             row[x] = row[x]._replace(data=row[x].data + mark)
 
     def repair_wide_characters(self) -> None:
-        """Half a wide character is none: overwriting or shifting may have cut some in two."""
+        """Removes halves of wide characters: overwriting or shifting may have cut some in two."""
         if self._wide:
             for y in self.dirty & self.buffer.keys():
                 row = self.buffer[y]
@@ -337,7 +335,7 @@ class ScreenGrid(screens.Screen):
         top, bottom = self.margins or (0, self.lines - 1)
         if not top <= self.cursor.y <= bottom:
             return
-        # pyte leaves a row as it is where the one that should move there was never written.
+        # pyte leaves a row unchanged when the row that should move there was never written.
         for y in range(self.cursor.y, bottom + 1):
             below = self.buffer.pop(y + (count or 1), None) if y + (count or 1) <= bottom else None
             self.buffer.pop(y, None)

@@ -1,4 +1,4 @@
-"""Rows of a screen as plain text: without boxes, shortened, and measured in the terminal's cells. Pure."""
+"""Rows of a screen as plain text: without boxes, shortened, and measured in the terminal's cells."""
 
 import re
 import textwrap
@@ -8,7 +8,9 @@ from collections.abc import Sequence
 PROMPT_LIMIT = 200
 DETAILS_LIMIT = 16_000
 ROW_LIMIT = 600
-"""Of a row, or of a question wrapped over several, no more is read: patterns cost by length."""
+"""The most characters that are read of a row, or of a question wrapped over several: the cost of patterns grows with the
+length.
+"""
 
 _BOX = re.compile(r"[\u2500-\u259f]+")
 _EDGES = re.compile(r"^\s*[│┃║▌▐|]\s?|\s?[│┃║▌▐|]\s*$")
@@ -21,7 +23,7 @@ _SIGN = re.compile(r"^(?:\?|[\u25a0-\u27bf])\s+(?=\S)")
 
 
 def extract_labels(option: re.Pattern[str], text: str) -> list[str]:
-    """A named group of the pattern, whichever matched, is the label; without one it is the whole match."""
+    """Returns the labels: the named group of the pattern that matched, or the whole match when there is none."""
     found = option.finditer(text) if text else ()
     return [shorten(next((group for group in match.groupdict().values() if group), match.group())) for match in found]
 
@@ -31,18 +33,19 @@ def strip_boxes(line: str) -> str:
 
 
 def strip_box(line: str) -> str:
-    """A row without the box around it; nothing of a row that is only drawn."""
+    """Returns a row without the box around it; empty for a row that is only a part of the box."""
     return "" if _DRAWN.match(line) or _BORDER.match(line) else strip_boxes(_EDGES.sub("", line))
 
 
 def is_full_divider(line: str, columns: int | None) -> bool:
-    """Whether the row is a line from the first column to the last. Text of a model is indented and cannot be one."""
+    """Returns whether the row is a line from the first column to the last. Text of a model is indented and cannot be one."""
     return bool(_FULL.match(line)) and len(line) >= (columns or _LEAST_FULL)
 
 
 def strip_dialog_box(rows: Sequence[str], edge: int | None) -> list[str]:
-    """The text of a dialog's rows: without its own box, whose left edge is in this column, and without a box inside of it.
-    Whatever else a row has stays as it is."""
+    """Returns the text of a dialog's rows: without its own box, whose left edge is in this column, and without a box inside of
+    it. The other contents of a row stay unchanged.
+    """
     found: list[str] = []
     inside: tuple[int, int] | None = None
     for row in rows:
@@ -60,7 +63,7 @@ def _strip_edges(row: str, edge: int) -> str:
     left = row[edge : edge + 1]
     if left not in tuple("│┃║▌▐|"):
         return row
-    # A bar has no right edge: what stands there is text.
+    # A bar has no right edge: the row's end is text.
     text = row[edge + 1 :].rstrip()
     return text.removesuffix(left) if left in "│║|" else text
 
@@ -71,18 +74,18 @@ def shorten(text: str) -> str:
 
 
 def summarize(text: str) -> str:
-    """Its beginning, on one line."""
+    """Returns the start of the text, on one line."""
     text = " ".join(text.split())
     return text if len(text) <= PROMPT_LIMIT else text[: PROMPT_LIMIT - 1] + "…"
 
 
 def clean_question(text: str) -> str:
-    """Shortened, without the sign that a tool draws before its questions (`?`, `△`)."""
+    """Shortens the question, and removes the sign that a tool draws before its questions (`?`, `△`)."""
     return _SIGN.sub("", shorten(text))
 
 
 def join_rows(rows: Sequence[str]) -> str:
-    """Rows without their common margin; several blank rows are one."""
+    """Joins the rows without their common margin; several blank rows become one."""
     return re.sub(r"\n{3,}", "\n\n", textwrap.dedent("\n".join(row.rstrip() for row in rows)).strip("\n"))
 
 
@@ -102,12 +105,12 @@ def measure_width(line: str) -> int:
 
 
 def is_wrapped(line: str, rest: str, columns: int) -> bool:
-    """Whether the terminal broke the line because it was full; a wide character leaves the last cell free."""
+    """Returns whether the terminal broke the line because it was full; a wide character leaves the last cell free."""
     return measure_width(line) >= columns - (_measure_cell(rest[0]) - 1 if rest else 0)
 
 
 def join_wrapped(rows: Sequence[str], columns: int | None) -> list[str]:
-    """The rows, one that was wrapped at the last column in one piece with what follows. Rows of a box are as they were."""
+    """Returns the rows; each that was wrapped at the last column is joined with the next one. Rows of a box stay unchanged."""
     lines: list[str] = []
     last = ""
     for row in rows:
@@ -121,7 +124,7 @@ def join_wrapped(rows: Sequence[str], columns: int | None) -> list[str]:
 
 
 def find_index(line: str, column: int) -> int:
-    """The place in the text of a column on the screen, where wide characters take two."""
+    """Returns the index in the text for a column on the screen, where wide characters take two."""
     if line.isascii():
         return min(column, len(line))
     width = 0

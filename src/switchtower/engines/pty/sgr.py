@@ -1,4 +1,4 @@
-"""Colours and attributes of a cell, both ways: from a program's SGR sequence, and back into one. Pure."""
+"""Converts the colours and attributes of a cell from a program's SGR sequence, and back into one."""
 
 import functools
 from typing import Any
@@ -29,7 +29,7 @@ FIELDS_LIMIT = 64
 
 
 def parse_sgr(attributes: screens.Char, params: str) -> screens.Char:
-    """The attributes after the SGR sequence with these parameters; unknown ones change nothing."""
+    """Returns the attributes after the SGR sequence with these parameters; unknown ones change nothing."""
     if params in ("", "0"):
         return PLAIN
     return _remembered(attributes, params) if len(params) < 40 else _apply_parameters(attributes, params)
@@ -65,7 +65,7 @@ _remembered = functools.lru_cache(maxsize=512)(_apply_parameters)
 
 
 def _parse_extended_color(fields: list[str], *, taken: list[str] | None = None) -> str | None:
-    """`5;N` or `2;R;G;B`, or the same behind colons where a colour space may stand first."""
+    """Parses `5;N` or `2;R;G;B`, or the same with colons, where a colour space may come first."""
     kind = _parse_number(fields[0]) if fields else 0
     size = {5: 2, 2: 4}.get(kind, 1)
     values = [_parse_number(field) for field in fields[1:]]
@@ -84,7 +84,7 @@ def _parse_number(field: str) -> int:
 
 
 def format_sgr(attributes: screens.Char) -> str:
-    """The SGR sequence that gives exactly these attributes, whatever was set before."""
+    """Returns the SGR sequence that gives exactly these attributes, whatever was set before."""
     codes = ["0"]
     codes += [str(code) for name, code in _ON.items() if getattr(attributes, name)]
     codes += _format_color(attributes.fg, basic=30, bright=90, extended=38)

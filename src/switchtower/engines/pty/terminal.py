@@ -1,14 +1,13 @@
-"""Whether a program waits for input from its terminal, by the system call that each of its processes is in.
+"""A pseudo-terminal, seen from the user's side: its output, its input and its size. It knows nothing about the program at its
+other side, except whether the program waits for input.
 
-A line that looks like a question is a question only when the program reads the answer. Linux says in `/proc/PID/syscall`
-where a process waits. Other systems, other machines and the processes of other users do not say it: the answer is then
-"perhaps", which is enough for a line that the cursor stands behind, and not for a line that is closed by a newline.
+We keep the program's side open too. A program may close its terminal and open it again; otherwise that would look like its end,
+and its last output could not be distinguished from it.
 
-A pseudo-terminal, seen from the side where a person would sit: what is shown, what is typed, how large it is.
-It knows nothing about the program at its other side.
-
-We keep that other side open too. A program may close its terminal and open it again; without us that would look like
-an end, and its last output could not be told from it."""
+A line that looks like a question is a question only when the program reads the answer. On Linux, `/proc/PID/syscall` shows the
+system call that a process waits in. On other systems and machines, and for the processes of other users, it is unknown: the
+answer is then "perhaps", which is enough for a line that the cursor is behind, and not for a line that ends with a newline.
+"""
 
 import asyncio
 import enum
@@ -35,7 +34,7 @@ class ReadingState(enum.Enum):
     YES = "yes"
     """A process is in `read` on the terminal."""
     PERHAPS = "perhaps"
-    """A process waits for something that may be the terminal, or cannot be looked at."""
+    """A process waits for something that may be the terminal, or cannot be inspected."""
     BUSY = "busy"
     """A process computes; it may read a moment later."""
     NO = "no"
@@ -48,8 +47,9 @@ _RANK = (ReadingState.NO, ReadingState.BUSY, ReadingState.PERHAPS, ReadingState.
 def find_reading_state(program: int, foreground: int, terminal: int) -> ReadingState:
     """`program` is the pid of the session's leader, `foreground` the terminal's foreground group, `terminal` its device number.
 
-    Processes in the foreground count, and those that a sandbox has put into a session of their own with the terminal as
-    their standard input."""
+    Processes in the foreground count, and those that a sandbox has put into another session with the terminal as their standard
+    input.
+    """
     machine = platform.machine()
     if machine not in _READS:
         return ReadingState.PERHAPS
@@ -62,7 +62,7 @@ def find_reading_state(program: int, foreground: int, terminal: int) -> ReadingS
 
 
 def _inspect_process(pid: int, terminal: int, machine: str) -> ReadingState:
-    """The most that one of its threads does."""
+    """Returns the state of its most active thread."""
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
     except OSError:
@@ -106,7 +106,7 @@ def _list_descendants(pid: int) -> list[int]:
 
 
 MOST_WAITING = 1024 * 1024
-"""Typed but not yet taken by the terminal."""
+"""The most bytes that were typed but not yet accepted by the terminal."""
 _MOST_AT_ONCE = 64 * 1024
 _READ = 4096
 """The kernel never has more ready at once."""
@@ -128,9 +128,11 @@ class PseudoTerminal:
         self._typed = bytearray()
         self._waiting: asyncio.Future[None] | None = None
         self._is_hung_up = False
-        """By a privileged program: nothing can be shown or typed any more, and the kernel would call us without end."""
+        """A privileged program hung the terminal up: no output or input is possible any more, and the kernel would call us
+        without end.
+        """
         self._ours, self.theirs = os.openpty()
-        """`theirs` is what the program gets."""
+        """`theirs` is the program's side."""
         try:
             os.set_blocking(self._ours, False)
             self.resize(cols=cols, rows=rows)
@@ -144,7 +146,7 @@ class PseudoTerminal:
         return self._ours == -1
 
     def read_available(self) -> bytes:
-        """What is shown and not yet taken, up to 64 KiB; empty when there is nothing now."""
+        """Returns the unread output, up to 64 KiB; empty when there is none now."""
         taken = []
         room = _MOST_AT_ONCE
         while room >= _READ and not self.is_closed:
@@ -160,8 +162,9 @@ class PseudoTerminal:
         return b"".join(taken)
 
     async def wait_readable(self) -> None:
-        """Waits until there is something to take, or `wake`. Only while somebody waits do we listen, so the terminal fills up
-        when nobody does, and the program waits."""
+        """Waits until there is output, or `wake`. We watch the descriptor only while a task waits here; otherwise the terminal
+        fills up, and the program has to wait.
+        """
         assert self._waiting is None, "only one reads"
         if self.is_closed:
             return
@@ -180,7 +183,7 @@ class PseudoTerminal:
             self._waiting.set_result(None)
 
     def write(self, data: bytes) -> None:
-        """Written in order as the terminal takes it. Raises `InputFull`, having taken nothing of it, when too much waits."""
+        """Writes in order as the terminal accepts it. Raises `InputFull`, without accepting any of it, when too much waits."""
         if self.is_closed:
             return
         if len(self._typed) + len(data) > MOST_WAITING:
@@ -193,43 +196,44 @@ class PseudoTerminal:
                 self._loop.add_writer(self._ours, self._write)
 
     def resize(self, *, cols: int, rows: int) -> None:
-        """The program is told by SIGWINCH. What no terminal can be is brought to what is nearest."""
+        """Resizes the terminal; the program gets SIGWINCH. Impossible sizes are clamped."""
         size = struct.pack("HHHH", *(max(1, min(length, _LARGEST)) for length in (rows, cols)), 0, 0)
         if not self.is_closed:
             fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)
 
     def has_echo(self) -> bool:
-        """Not while it asks for a line without showing what is typed: a password. A program that draws for itself takes keys
-        one by one and is not meant."""
+        """False while the program asks for a line without echo: a password. A program that draws for itself takes keys one by one
+        and does not count.
+        """
         if self.is_closed:
             return True
         flags = termios.tcgetattr(self.theirs)[_LOCAL_FLAGS]
         return bool(flags & termios.ECHO) or not flags & termios.ICANON
 
     def is_canonical(self) -> bool:
-        """Whether the kernel hands over whole lines. A program that takes keys one by one has switched that off."""
+        """True when the kernel hands over whole lines. A program that takes keys one by one has switched that off."""
         return self.is_closed or bool(termios.tcgetattr(self.theirs)[_LOCAL_FLAGS] & termios.ICANON)
 
     def has_output(self) -> bool:
-        """Whether something is shown that was not taken yet."""
+        """True when there is output that has not been read yet."""
         return not self.is_closed and not self._is_hung_up and _count_waiting_bytes(self._ours) > 0
 
     def count_unread(self) -> int:
-        """Bytes that were typed and that the program could read now, and has not read."""
+        """Returns the number of typed bytes that the program could read now, and has not read."""
         return 0 if self.is_closed else len(self._typed) + _count_waiting_bytes(self.theirs)
 
     def flush_input(self) -> None:
-        """Takes back what was typed and not read."""
+        """Discards input that was typed and not read."""
         if self.is_closed:
             return
         if self._typed:
             self._typed.clear()
             self._loop.remove_writer(self._ours)
-        # The program's side: the queue of our side is the program's output.
+        # This is the program's side: the queue of our side is the program's output.
         termios.tcflush(self.theirs, termios.TCIFLUSH)
 
     def find_reading_state(self, program: int) -> ReadingState:
-        """Whether the program, whose first process has this pid, waits for input from the terminal."""
+        """Returns whether the program, whose first process has this pid, waits for input from the terminal."""
         if self.is_closed:
             return ReadingState.NO
         try:
@@ -252,7 +256,7 @@ class PseudoTerminal:
     def _write(self) -> None:
         try:
             while self._typed:
-                # A slice, not all that waits: it is copied.
+                # A slice, not everything that waits: it is copied.
                 written = os.write(self._ours, self._typed[:_MOST_AT_ONCE])
                 del self._typed[:written]
         except BlockingIOError:
@@ -271,7 +275,7 @@ def _count_waiting_bytes(terminal: int) -> int:
 
 
 def _erase_whole_characters(terminal: int) -> None:
-    """Backspace in a line takes a character, not a byte."""
+    """Makes Backspace in a line delete a character, not a byte."""
     attributes = termios.tcgetattr(terminal)
     attributes[0] |= _INPUT_IS_UTF8
     termios.tcsetattr(terminal, termios.TCSANOW, attributes)

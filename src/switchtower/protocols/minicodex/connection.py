@@ -1,9 +1,9 @@
-"""Frames that are about no event of the session: greetings, answers, errors, and how the connection does.
+"""One MiniCodex client: it greets or resumes, gets a snapshot of the session, and then every event after it.
 
-One MiniCodex client: says hello or comes back, is told where the session stands, and then everything that happens.
-
-Its commands become commands of the tower. A client that does not read is not read from: it is told that it has fallen behind,
-pages from the journal, and is told when it has caught up."""
+Its commands become commands of the session service. While a client does not read, the daemon does not read from it: the client
+gets a backpressure frame, pages from the journal, and gets another frame when it has caught up. The frames that belong to no
+event of the session are encoded here: greetings, answers, errors, heartbeats and backpressure.
+"""
 
 import asyncio
 import logging
@@ -60,17 +60,17 @@ log = logging.getLogger(__name__)
 OpenSession = Callable[[events.Actor], Awaitable[str]]
 
 MAX_HELD_PACKETS = 64
-"""Packets."""
+"""The number of packets held back while a snapshot is made."""
 POLICY_VIOLATION, PROTOCOL_ERROR, SERVICE_RESTART = 1008, 1002, 1012
 MAJOR = messages.VERSION.partition(".")[0]
 CAPABILITIES = ("reasoning", "approvals", "replay", "deny_abort")
-"""What we can do; `deny_abort` only counts for a client that says it too."""
+"""Our capabilities; `deny_abort` only counts for a client that declares it too."""
 _RUN_MESSAGES = (messages.Send, messages.Approve, messages.Deny, messages.Abort)
-"""Commands that change something, and whose `run_id` counts."""
+"""Commands that change something, and whose `run_id` is checked."""
 
 
 class MiniCodexConnection:
-    """Implements `stream.Receiver`, `tower.Outlet` and `tower.Paced`."""
+    """Implements `stream.Receiver`, `session_service.Subscriber` and `session_service.LagObserver`."""
 
     protocol: ClassVar[str] = "minicodex"
 
@@ -100,11 +100,11 @@ class MiniCodexConnection:
         self._is_greeted = False
         self._subscription: session_service.Subscription | None = None
         self._is_behind = False
-        """It was told to drain, and not yet that all is well again."""
+        """The client has been sent `drain`, and not yet `ok`."""
         self._next_subscription: session_service.Subscription | None = None
-        """What it will follow, as soon as it was told where the session stands."""
+        """The subscription that starts as soon as the client has its snapshot."""
         self._held: list[Packet] | None = None
-        """What comes behind a snapshot that is being made."""
+        """Packets that follow a snapshot which is being made."""
         self._state = MiniCodexStreamState.make_empty()
         self._incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self._worker: asyncio.Task[None] | None = None
@@ -120,7 +120,7 @@ class MiniCodexConnection:
     def on_frames(self, frames: list[bytes]) -> None:
         for frame in frames:
             self._incoming.put_nowait(frame)
-        # One at a time and in order: whoever sends faster than we answer is not read from meanwhile.
+        # Frames are handled one at a time and in order: a client that sends faster than we answer is not read from meanwhile.
         if self._stream is not None:
             self._stream.pause_reading()
 
@@ -140,7 +140,7 @@ class MiniCodexConnection:
         if self._worker is not None:
             self._worker.cancel()
 
-    # The outlet's side
+    # The subscriber's side
 
     @property
     def is_ready(self) -> bool:
@@ -157,7 +157,7 @@ class MiniCodexConnection:
             self._close(POLICY_VIOLATION, "no such session")
 
     def on_gap(self, session_id: str) -> None:
-        """Too slow for the retention: what it misses cannot be told any more."""
+        """The client was too slow for the retention: the events that it misses cannot be sent any more."""
         assert self._subscription is not None, "it was subscribed"
         last_seen = frame_writer.make_event_id(self._subscription.cursor, frame_writer.LAST_FRAME_INDEX)
         self._subscription = None
@@ -190,7 +190,7 @@ class MiniCodexConnection:
             self._resume_reading()
 
     def _resume_reading(self) -> None:
-        """Once it has its answers, and takes them."""
+        """Reading resumes once the client has its answers and takes them."""
         if self._incoming.empty() and self._stream is not None and self._outbox is not None and self._outbox.is_ready:
             self._stream.resume_reading()
 
@@ -228,7 +228,7 @@ class MiniCodexConnection:
             raise inbound.MiniCodexRequestError("BAD_ARGUMENT", about, message.req_id, {"field": "session_id"})
 
     async def _check_run(self, message: messages.ClientMessage, session_id: str) -> None:
-        """minicodex, Errors: what is meant for another run than the active one does nothing in this one."""
+        """minicodex, Errors: a command for another run than the active one does nothing in this one."""
         if message.run_id is None or not isinstance(message, _RUN_MESSAGES):
             return
         session = await self._tower.get_session(session_id)
@@ -237,7 +237,7 @@ class MiniCodexConnection:
         if session.run is None or message.run_id.lower() != frame_writer.make_run_uuid(session.run.id).decode():
             raise inbound.MiniCodexRequestError("STALE_RUN_ID", f"`{message.run_id}` is not the active run", message.req_id)
 
-    # Coming and coming back
+    # Hello and resume
 
     async def _handle_hello(self, message: messages.Hello) -> None:
         if message.v.partition(".")[0] != MAJOR:
@@ -271,7 +271,7 @@ class MiniCodexConnection:
         await self._replay(session_id, message.last_seen_event_id, attachment.subscription)
 
     async def _replay(self, session_id: str, last_seen_event_id: int, subscription: session_service.Subscription) -> None:
-        """Exactly what is missing: the rest of the entry that was seen in part, then everything behind it."""
+        """Sends exactly the missing frames: the rest of the entry that the client saw in part, then every entry after it."""
         seq, _ = frame_writer.parse_event_id(last_seen_event_id)
         before, entry = await self._views.get_stream_state(session_id, max(seq - 1, 0)), None
         async for entries in self._views.read_pages(session_id, seq - 1, seq):
@@ -284,7 +284,7 @@ class MiniCodexConnection:
     async def _send_full_state(
         self, session_id: str, *, welcome: bool = False, with_transcript: bool = True, req_id: str | None = None
     ) -> None:
-        """Where the session stands, and everything that happens from there on."""
+        """Sends a snapshot of the session, and every event after it."""
         attachment = await self._attach(session_id, session_service.HEAD_CURSOR)
         book = await self._views.get_view(session_id, attachment.subscription.cursor)
         if welcome:
@@ -295,7 +295,7 @@ class MiniCodexConnection:
 
     def _follow(self, subscription: session_service.Subscription, state: MiniCodexStreamState) -> None:
         self._subscription, self._next_subscription, self._state = subscription, None, state
-        if self._is_behind:  # what it was behind of is not coming any more: it begins again
+        if self._is_behind:  # the events that it lagged behind will not be sent: it starts again
             self._is_behind = False
             self._send(encode_backpressure("ok"))
         if self._stream is None:
@@ -328,7 +328,7 @@ class MiniCodexConnection:
             self._stream.close(code, reason)
 
     async def _attach(self, session_id: str, after_seq: int) -> session_service.Attachment:
-        # It is told nothing more until it is told where it stands: otherwise it might hear the same twice.
+        # The client gets no more frames until its snapshot: otherwise it might get the same event twice.
         self._stop_following()
         attached: asyncio.Future[session_service.Attachment] = asyncio.get_running_loop().create_future()
 
@@ -337,7 +337,7 @@ class MiniCodexConnection:
                 if not attached.done():
                     attached.set_exception(attachment)
             elif attached.done():
-                attachment.subscription.close()  # the client is gone
+                attachment.subscription.close()  # the client has disconnected
             else:
                 self._next_subscription = attachment.subscription
                 attached.set_result(attachment)
@@ -345,7 +345,7 @@ class MiniCodexConnection:
         self._tower.attach(session_id, after_seq, self, admit=lambda _: None, done=done)
         return await attached
 
-    # What is asked of the session
+    # Commands for the session
 
     async def _execute_command(self, message: messages.ClientMessage, session_id: str) -> None:
         match message:
@@ -374,12 +374,13 @@ class MiniCodexConnection:
                 raise inbound.MiniCodexRequestError("INVALID_COMMAND", "this is not expected here", message.req_id)
 
     async def _send_snapshot(self, session_id: str, message: messages.GetSnapshot) -> None:
-        """As of what this client has been told; for one that is told nothing, because of a gap, it goes on from here."""
+        """Sends a snapshot as of the last event that this client was sent; a client that follows nothing, because of a gap,
+        resumes from it."""
         with_transcript = message.include_transcript_window
         if self._subscription is None:
             await self._send_full_state(session_id, with_transcript=with_transcript, req_id=message.req_id)
             return
-        # minicodex, interop: the stream goes on behind the snapshot, so what happens meanwhile must not overtake it.
+        # minicodex, interop: the stream continues after the snapshot, so events that happen meanwhile must not overtake it.
         held: list[Packet] = []
         self._held = held
         try:
@@ -413,7 +414,7 @@ class MiniCodexConnection:
         await self._submit(command, message.req_id)
 
     async def _submit(self, command: commands.AnyCommand, req_id: str | None) -> None:
-        """The answer is given in the session's own order: before the events of what was asked."""
+        """Submits a command. It is answered in the session's own order: before the events that it causes."""
         asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(outcome: session_service.SubmitOutcome | core_errors.CoreError) -> None:

@@ -1,16 +1,12 @@
-"""What has to be remembered of a run to tell the rest of it: an immutable value, so that clients can share it. Pure.
+"""Encodes journal entries as the frames by which MiniCodex clients follow a session. Pure: the state comes in and goes out.
 
-It is as long as what is open in a run. Between runs there is nothing to remember, and the value is one shared object.
+Any way to cut the entries into batches gives the same frames. The state is an immutable value, so that clients can share it:
+clients whose state is the same object can share the frames of a batch, and after each run all clients have the same state. It
+holds what is open in a run. Between runs there is nothing to remember, and the value is one shared object.
 
-One batch of entries, told in MiniCodex's words: a `Story` taken apart, added to, and put together again. Pure.
-
-Journal entries to the frames that MiniCodex clients follow a session by. Pure: what must be remembered comes in and goes out.
-
-Any way to cut the entries into batches gives the same frames. Clients whose state is the same object can share the frames of
-a batch; after each run everybody's is.
-
-What a model call had streamed before it failed is void. `RetryScheduled` becomes an `error` with the code `RETRY`: a client
-drops what it was sent of the message before it, as a snapshot does."""
+The part of a message that a failed model call had streamed is void. `RetryScheduled` becomes an `error` with the code `RETRY`: a
+client drops the part of the message that it was sent before it, as a snapshot does.
+"""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -26,7 +22,7 @@ from switchtower.protocols.minicodex.frame_writer import PIECES, RETRY, STORED_O
 
 
 class RequestedCall(Struct, frozen=True):
-    """A tool call that was asked for; `args` is JSON."""
+    """A tool call that was requested; `args` is JSON."""
 
     call_id: str
     tool: str
@@ -43,27 +39,27 @@ class MiniCodexStreamState(Struct, frozen=True, kw_only=True):
     """The active run; everything else is about it."""
     started_ms: int = 0
     seq: int = 0
-    """The last entry that was told."""
+    """The last entry that was encoded."""
     starting: bool = False
-    """`running` is not told yet."""
+    """`running` has not been sent yet."""
     aborting: bool = False
     text_sent: bool = False
-    """Pieces of the message under way were told, so that its end need not repeat it."""
+    """Pieces of the current message were sent, so that its end need not repeat it."""
     reasoning_sent: bool = False
     torn: bool = False
-    """Entries were missing since that message began: retention has removed pieces of it."""
+    """Entries were missing since that message started: retention has removed pieces of it."""
     has_output: bool = False
     is_explained: bool = False
-    """An `error` has said what went wrong."""
+    """An `error` has reported the failure."""
     requested: tuple[RequestedCall, ...] = ()
-    """What the last message asks for."""
+    """The calls that the last message requests."""
     open_calls: tuple[RequestedCall, ...] = ()
-    """Told, and without an output."""
+    """Calls that were sent and have no output yet."""
     open_approvals: tuple[OpenApproval, ...] = ()
 
     @classmethod
     def make_empty(cls) -> "MiniCodexStreamState":
-        """Always the same object."""
+        """Returns always the same object."""
         return _EMPTY
 
 
@@ -80,7 +76,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 WARNING_CODES = frozenset({"ANSWER_CUT", "BUDGET_OVERRUN", "MODEL_STALLED"})
-"""Warnings that a client of this protocol is sent, as errors that end nothing: what it shows would look whole without them."""
+"""Warnings that a client of this protocol is sent, as errors that end nothing: without them its output would seem complete."""
 
 
 class MiniCodexEventEncoder:
@@ -91,7 +87,7 @@ class MiniCodexEventEncoder:
         self._restore_state(state)
 
     def _restore_state(self, state: MiniCodexStreamState) -> None:
-        """The story, taken apart."""
+        """Copies the state into fields that the batch can change."""
         self._run_id = state.run_id
         self._started_ms = state.started_ms
         self._seq = state.seq
@@ -111,7 +107,7 @@ class MiniCodexEventEncoder:
         return self._writer.frames
 
     def build_state(self) -> MiniCodexStreamState:
-        """The state after the batch: the very object that it was before when nothing has changed."""
+        """Returns the state after the batch: the same object as before when nothing has changed."""
         if not self._is_changed:
             return self._initial_state
         if self._run_id is None:
@@ -196,7 +192,7 @@ class MiniCodexEventEncoder:
             case events.ApprovalExpired():
                 self._close_approval(event.approval_id, "deny_abort")
             case events.ApprovalWithdrawn():
-                # minicodex, Approvals: each question has its decision, and the document has no word for one that is void
+                # minicodex, Approvals: each question has its decision, and the document has no value for one that is void.
                 self._close_approval(event.approval_id, "deny_abort" if self._aborting else "deny_continue")
             case events.WarningRaised():
                 if event.code in WARNING_CODES:
@@ -247,7 +243,7 @@ class MiniCodexEventEncoder:
                 | events.DialogAnswered()
                 | events.DialogClosed()
             ):
-                pass  # MiniCodex has no word for it
+                pass  # MiniCodex has no message for it
             case _:
                 assert_never(event)
 
@@ -262,14 +258,14 @@ class MiniCodexEventEncoder:
             self._writer.write_item(messages.UserText(event.text))
 
     def _complete_run(self, event: events.RunCompleted) -> None:
-        # Core ends every call it was told of; a call that only a question named is ended here.
+        # The core ends every call that it knows of; a call that only an approval named is ended here.
         for call in self._open_calls[: frame_writer.FRAMES_PER_ENTRY // 2]:
             self._write_output(call.call_id, _make_call_result("Not finished: the run has ended", is_error=True))
         self._open_calls, self._open_approvals = (), ()
         status: messages.RunStatus = "finished"
         match event.outcome:
             case events.Outcome.CANCELLED | events.Outcome.DENIED:
-                # minicodex, interop: an abort ends as `finished`, with `aborting` and the error `ABORTED` before it
+                # minicodex, interop: an abort ends as `finished`, with `aborting` and the error `ABORTED` before it.
                 if not self._aborting:
                     self._aborting = True
                     self._write_status()
@@ -283,7 +279,7 @@ class MiniCodexEventEncoder:
             case _:
                 assert_never(event.outcome)
         self._write_status(status)
-        # minicodex, Run completion: `turn_done` when there were no outputs by which a client could tell
+        # minicodex, Run completion: `turn_done` when there were no outputs from which a client could see the end.
         if not self._has_output:
             self._writer.write_message(messages.TurnDone())
         self._run_id = None
@@ -320,7 +316,7 @@ class MiniCodexEventEncoder:
     def _write_imported(self, event: events.MessageImported) -> None:
         match event.role:
             case "user":
-                if event.text or event.images:  # else it is for the clients of another protocol alone
+                if event.text or event.images:  # otherwise it is for the clients of another protocol alone
                     self._writer.write_item(messages.UserText(event.text))
             case "assistant":
                 if event.thinking:
@@ -336,8 +332,8 @@ class MiniCodexEventEncoder:
     # Calls and questions
 
     def _write_call(self, call: RequestedCall) -> None:
-        """Once for each call, whichever event names it first: so it has one output, too."""
-        self._torn = False  # calls come behind their message
+        """Writes each call once, whichever event names it first: so it also has one output."""
+        self._torn = False  # calls follow their message
         if any(open_call.call_id == call.call_id for open_call in self._open_calls):
             return
         if self._run_id is not None:
@@ -385,14 +381,14 @@ def _make_retry_details(event: events.RetryScheduled) -> messages.JsonObject:
 
 
 SMALL_BATCH = 8
-"""Up to so many pieces are told without taking the story apart, which would cost more than they do."""
+"""A batch of up to this many pieces is encoded without copying the state, which would cost more than the pieces do."""
 TEXT, THINKING = events.TextDelta.kind, events.ThinkingDelta.kind
 
 
 def encode_batch(
     state: MiniCodexStreamState, session_id: str, entries: Sequence[journal.Entry]
 ) -> tuple[list[bytes], MiniCodexStreamState]:
-    """The frames for these entries, and the state for the next ones."""
+    """Returns the frames for these entries, and the state for the next ones."""
     if len(entries) <= SMALL_BATCH and _is_plain_continuation(state, entries):
         frames = [frame_writer.encode_piece(entry) for entry in entries]
         return frames, msgspec.structs.replace(state, seq=entries[-1].seq)
@@ -404,7 +400,7 @@ def encode_batch(
 
 
 def _is_plain_continuation(state: MiniCodexStreamState, entries: Sequence[journal.Entry]) -> bool:
-    """More pieces of what is being streamed, and nothing is missing: only the place in the journal changes."""
+    """The entries are further pieces of the streamed message, and none is missing: only the place in the journal changes."""
     seq = state.seq
     for entry in entries:
         seq += 1
@@ -417,11 +413,11 @@ def _is_plain_continuation(state: MiniCodexStreamState, entries: Sequence[journa
 def encode_rest_of_entry(
     before: MiniCodexStreamState, session_id: str, entry: journal.Entry | None, last_seen_event_id: int
 ) -> tuple[list[bytes], MiniCodexStreamState]:
-    """What a client has not seen of the entry that it saw last, and its state for the ones behind it.
+    """Returns the frames that a client has not seen of the entry that it saw last, and its state for the next entries.
 
-    `before` is what came of the entries in front of that one, as far as the journal still has them. `entry` is None when
-    retention has removed it. What is missing were pieces and phases: with them the client was told that the run is running, and
-    the message under way as far as it had come.
+    `before` is the state after the earlier entries, as far as the journal still has them. `entry` is None when retention has
+    removed it. The missing entries were pieces and phases: with them the client was sent that the run is running, and the current
+    message as far as it had been streamed.
     """
     seq, place = parse_event_id(last_seen_event_id)
     frames, state = encode_batch(_advance_to(before, seq - 1), session_id, [] if entry is None else [entry])
@@ -432,9 +428,9 @@ def encode_rest_of_entry(
 
 
 def _advance_to(state: MiniCodexStreamState, seq: int) -> MiniCodexStreamState:
-    """The state after `seq` when there is nothing left between."""
+    """Returns the state after `seq` when no entry is left in between."""
     if state.run_id is None or state.seq >= seq:
         return state
-    # A run's first sign of life is a phase, as engines have it: no message has begun.
+    # An engine's first event in a run is a phase: no message has started.
     is_phase = state.starting and state.seq + 1 == seq
     return msgspec.structs.replace(state, seq=seq, starting=False, torn=state.torn or not is_phase)

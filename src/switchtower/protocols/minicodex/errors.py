@@ -1,4 +1,5 @@
-"""Core refusals in MiniCodex's words: one table. The document's list of codes is open; what it has no word for is ours."""
+"""Converts core refusals to MiniCodex's error codes: one table. The document's list of codes is open; the missing ones are
+ours."""
 
 from typing import Literal
 
@@ -6,7 +7,7 @@ from switchtower.core import errors
 from switchtower.protocols.minicodex import frame_writer
 
 Code = Literal[
-    # minicodex, Error codes
+    # minicodex, Error codes.
     "INVALID_COMMAND",
     "MISSING_FIELD",
     "BAD_ARGUMENT",
@@ -15,7 +16,7 @@ Code = Literal[
     "BUSY",
     "UNKNOWN_CALL_ID",
     "APPROVAL_CONFLICT",
-    # Ours
+    # Our own codes.
     "REPLAY_GAP",
     "UNSUPPORTED_VERSION",
     "UNKNOWN_SESSION",
@@ -58,9 +59,9 @@ TABLE: dict[type[errors.CoreError], Code] = {
 
 
 def convert_core_error(refusal: errors.CoreError, *, running: bool = False) -> tuple[Code, str]:
-    """Its code and its message. `running` says that a run is active, only not the one that was meant."""
+    """Returns the code and the message. `running` means that a run is active, but not the one that was meant."""
     if isinstance(refusal, errors.RunInProgress) and refusal.detail and refusal.detail.startswith("run_"):
-        # minicodex, RunState: a run's id is a UUID
+        # minicodex, RunState: a run's id is a UUID.
         return "BUSY", errors.RunInProgress(frame_writer.make_run_uuid(refusal.detail).decode(), hint=refusal.hint).message
     if running and isinstance(refusal, errors.NoActiveRun):
         return "STALE_RUN_ID", refusal.message

@@ -1,8 +1,7 @@
-"""How entries are named on MiniCodex's wire: event ids, times and run ids. Pure.
+"""Writes MiniCodex frames: a message's own fields first, then its envelope with event id, time and run id. Pure.
 
-Writes down frames: a message without its envelope, and the envelope behind it. Pure.
-
-The part in front is also what a snapshot keeps of it, so it can be cut out again without being understood."""
+A snapshot keeps the part before the envelope, so it can be cut out again without being decoded.
+"""
 
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -15,17 +14,17 @@ from switchtower.core.ports import journal
 from switchtower.protocols.minicodex import messages
 
 FRAMES_PER_ENTRY = 4_096
-"""Frames that one entry can become, at most."""
+"""The maximum number of frames of one entry."""
 LAST_FRAME_INDEX = FRAMES_PER_ENTRY - 1
 
 
 def make_event_id(seq: int, frame_index: int) -> int:
-    """Strictly monotonic over a session's frames, and it says where to go on."""
+    """Makes an id that is strictly monotonic over a session's frames and shows where a replay continues."""
     return seq * FRAMES_PER_ENTRY + frame_index
 
 
 def parse_event_id(last_event_id: int) -> tuple[int, int]:
-    """The entry that a client has seen last, and the place of the last frame of it that it has seen."""
+    """Returns the entry that a client has seen last, and the index of the last frame of it that it has seen."""
     return divmod(last_event_id, FRAMES_PER_ENTRY)
 
 
@@ -42,7 +41,7 @@ def _format_second(second: int) -> bytes:
 
 @lru_cache(maxsize=256)
 def make_run_uuid(run_id: str) -> bytes:
-    """The run's id as the UUID that MiniCodex wants; one that is no ULID gets a UUID made from its name."""
+    """Returns the run's id as the UUID that MiniCodex requires; an id that is not a ULID gets a UUID made from its name."""
     try:
         return str(ids.to_uuid(run_id)).encode()
     except (KeyError, ValueError):
@@ -50,24 +49,25 @@ def make_run_uuid(run_id: str) -> bytes:
 
 
 ENVELOPE = b',"event_id":'
-"""Where the envelope begins. What follows has no text of anybody's, so its last occurrence in a frame is the envelope's."""
+"""The start of the envelope. The bytes after it contain no text of a user or model, so its last occurrence in a frame is the
+envelope's."""
 STATUS = b'{"type":"run_status","run_state":'
 LAST_EVENT = b',"last_event_id":'
-"""Where the last field of a run's state begins."""
+"""The start of the last field of a run's state."""
 
 RETRY = "RETRY"
-"""The code of the error that voids what was streamed of a message: the message is streamed again from its start."""
+"""The code of the error that voids the streamed part of a message: the message is streamed again from its start."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 PIECES = {events.TextDelta.kind: b"assistant_text", events.ThinkingDelta.kind: b"reasoning"}
-"""Nearly all of the traffic. Their stored form is the item's own field, so they are not decoded."""
+"""These are nearly all of the traffic. Their stored form is the item's own field, so they are not decoded."""
 STORED_OPEN = b'{"text":"'
 
 
 def encode_piece(entry: journal.Entry) -> bytes:
-    """The one frame of a run's entry that is a piece, stored as pieces are."""
+    """Encodes the only frame of a stored piece of a run."""
     seq, ts_ms, run_id, kind, data = entry
     assert run_id is not None, "pieces are a run's"
     return b'{"type":"%b",%b,"event_id":%d,"run_id":"%b","ts":"%b"}' % (
@@ -83,14 +83,14 @@ class FrameWriter:
     def __init__(self, session_id: str) -> None:
         self.frames: list[bytes] = []
         self.event_id = 0
-        """Of the next frame."""
+        """The id of the next frame."""
         self.ts = b""
         self._session = b',"session_id":%b' % _encode(session_id)
         self._run = b""
         self._limit = 0
 
     def begin_entry(self, seq: int, ts_ms: int, run_id: str | None) -> None:
-        """From here on frames are about this entry."""
+        """Sets the entry that the next frames belong to."""
         self.event_id = make_event_id(seq, 0)
         self._limit = self.event_id + FRAMES_PER_ENTRY
         self.ts = format_timestamp(ts_ms)
@@ -130,8 +130,8 @@ class FrameWriter:
         self.write_message(messages.ErrorEvt(code=code, message=message, details=details))
 
     def _write(self, body: bytes, session: bytes) -> None:
-        """A message without its closing brace."""
+        """Writes a message, which is given without its closing brace."""
         assert self.event_id < self._limit, "an entry becomes a bounded number of frames"
-        # Items are no envelopes in the document's models; they carry no more than the three fields it gives them.
+        # Items are not envelopes in the document's models; they carry no more than the three fields that it gives them.
         self.frames.append(b'%b%b%d%b%b,"ts":"%b"}' % (body, ENVELOPE, self.event_id, session, self._run, self.ts))
         self.event_id += 1

@@ -1,8 +1,8 @@
-"""MiniCodex frames in: bytes to a checked message. Bad input becomes a refusal with the document's codes, and nothing else.
+"""Decodes MiniCodex frames: bytes to a checked message. Bad input becomes a refusal with the document's codes, and nothing else.
 
-A name that stands twice in an object counts as it stands last, as the document's own models have it.
-
-What each command does, for `core/roles.py`."""
+Of two equal names in an object the last one counts, as in the document's own models. `get_action` maps each command to the action
+that `core/roles.py` checks.
+"""
 
 import re
 from collections.abc import Collection
@@ -24,11 +24,11 @@ _missing = re.compile(r"Object missing required field `(.*?)`", re.DOTALL).match
 _unknown = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL).match
 _located = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL).fullmatch
 _SHAPES = {"v": f"must be a semantic version such as `{messages.VERSION}`", "run_id": "must be a UUID"}
-"""For fields whose own rule is a pattern that nobody wants to read."""
+"""Descriptions of fields whose own rule is a pattern that is hard to read."""
 
 
 class MiniCodexRequestError(Exception):
-    """A frame that is no valid message, or one that cannot be obeyed, with what to answer."""
+    """A frame is not a valid message, or one that cannot be carried out; the fields are the answer."""
 
     def __init__(self, code: Code, message: str, req_id: str | None, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class MiniCodexRequestError(Exception):
 
 
 def parse(frame: bytes, capabilities: Collection[str] = frozenset()) -> messages.ClientMessage:
-    """The message in a frame. `capabilities` are those that were negotiated: they decide which extensions it may use."""
+    """Returns the message in a frame. `capabilities` are the negotiated ones: they decide which extensions it may use."""
     try:
         loose = msgspec.json.decode(frame)
     except RecursionError:
@@ -56,7 +56,7 @@ def parse(frame: bytes, capabilities: Collection[str] = frozenset()) -> messages
     if wanted is None:
         shown = f" `{_shorten(type_)}`" if type(type_) is str else ""
         raise MiniCodexRequestError("INVALID_COMMAND", f"Unknown type{shown}; hint: one of {', '.join(_TYPES)}", req_id)
-    # minicodex, interop: `extra="forbid"`, so an extension is an unknown field to who has not negotiated it
+    # minicodex, interop: `extra="forbid"`, so an extension is an unknown field unless the client has negotiated it.
     if wanted is messages.Deny and "abort" in loose and messages.DENY_ABORT not in capabilities:
         raise _make_unknown_field_error("abort", req_id, f"hint: say `{messages.DENY_ABORT}` in `client_capabilities`")
     try:
@@ -86,7 +86,7 @@ def _make_unknown_field_error(field: str, req_id: str | None, hint: str = "") ->
 
 
 def _find_request_id(loose: dict[str, Any]) -> str | None:
-    """The answer carries the command's id also when something else in the command is wrong."""
+    """The answer carries the command's id even when something else in the command is wrong."""
     req_id = loose.get("req_id")
     return req_id if type(req_id) is str and len(req_id) <= MAX_REQ_ID_LENGTH else None
 
@@ -96,7 +96,7 @@ def _shorten(text: str) -> str:
 
 
 MESSAGE_ACTIONS: dict[type[messages.ClientMessage], Action] = {
-    # Without a `session_id` in the address, `hello` and `resume` start a session: that is judged where it happens.
+    # Without a `session_id` in the address, `hello` and `resume` start a session: that is checked when it happens.
     messages.Hello: Action.WATCH,
     messages.Resume: Action.WATCH,
     messages.Send: Action.SEND,
@@ -109,5 +109,5 @@ MESSAGE_ACTIONS: dict[type[messages.ClientMessage], Action] = {
 
 
 def get_action(message: messages.ClientMessage) -> Action | None:
-    """None for a command without a row, which needs an admin."""
+    """Returns None for a command without a row in the table; such a command needs an admin."""
     return MESSAGE_ACTIONS.get(type(message))

@@ -1,8 +1,8 @@
-"""The MiniCodex protocol's wire types, field for field as its document has them. Knows nothing of ours and does no I/O.
+"""The MiniCodex protocol's wire types, field for field as in its document. They import nothing of the core and do no I/O.
 
-Everything is closed: unknown fields are refused on the way in and never sent. Fields of the envelope and those that the document
-marks with `?` are left out when they are None. All others have no default here, so that they are always sent: a field that the
-document lists as `… | null` is null then.
+All types are closed: unknown fields are refused on input and never sent. Fields of the envelope and those that the document marks
+with `?` are left out when they are None. All others have no default here, so that they are always sent: a field that the document
+lists as `… | null` is null then.
 """
 
 from datetime import datetime
@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 VERSION = "1.0.0"
 
 DENY_ABORT = "deny_abort"
-"""The capability behind which `deny` takes an `abort` of its own."""
+"""With this capability, `deny` may have an `abort`."""
 
 # `(?!\n)` because Python's `$` also matches before a final line feed.
 SemVer = Annotated[
@@ -27,7 +27,7 @@ SemVer = Annotated[
 RunId = Annotated[str, Meta(pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?!\n)$")]
 """A UUID."""
 EventId = Annotated[int, Meta(ge=0, le=2**53 - 1)]
-"""No more than a JSON number can hold exactly."""
+"""The upper bound is the largest integer that a JSON number holds exactly."""
 Timestamp = Annotated[datetime, Meta(tz=True)]
 """RFC 3339."""
 Label = Annotated[str, Meta(max_length=256)]
@@ -219,7 +219,7 @@ ServerEvent = (
     | HeartbeatEvt
     | BackpressureEvt
 )
-"""With `TranscriptItem` these are all that a server sends. As messages, items carry `event_id`, `ts` and mostly `run_id` too."""
+"""All messages of a server, with `TranscriptItem`. As messages, items carry `event_id`, `ts` and mostly `run_id` too."""
 
 PLACED = (RunStatusEvt, ApprovalPendingEvt, ApprovalDecisionEvt, TurnDone)
-"""These have an `event_id` whenever they are sent. A snapshot has one by its type, an error only if it is part of the story."""
+"""These always have an `event_id` when they are sent. A snapshot has one by its type, an error only as part of the stream."""

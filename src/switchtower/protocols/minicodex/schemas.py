@@ -1,7 +1,7 @@
-"""The protocol's TypeScript types, made from the wire types under the names that the document gives them.
+"""Generates the protocol's TypeScript types from the wire types, under the names that the document gives them.
 
-`documents/typescript/minicodex.ts` holds them; a test compares. `python -m switchtower.protocols.minicodex.schemas` prints
-them (`make schemas`).
+`documents/typescript/minicodex.ts` holds them; a test compares. `python -m switchtower.protocols.minicodex.schemas` prints them
+(`make schemas`).
 """
 
 import sys
@@ -24,7 +24,7 @@ _HEAD = """// Made from the wire types by `make schemas`; not to be edited.
 
 
 def generate_source() -> str:
-    """The whole file."""
+    """Returns the whole file."""
     parts = [
         _HEAD,
         f"export type RunStatus =\n  | {' | '.join(_format_literal(status) for status in _STATUSES)};",
@@ -57,7 +57,7 @@ def _format_union(name: str, union: UnionType, *, beside: str | None = None) -> 
 
 
 def _format_fields(struct: type[Struct], *, but_of: str | None = None) -> list[str]:
-    """Each field as it is declared. Those of the envelope are left out unless the message wants them."""
+    """Formats each field as it is declared. Those of the envelope are left out unless the message requires them."""
     shown = inspect.type_info(struct)
     assert isinstance(shown, inspect.StructType), "wire types are structs"
     common = {field.name for field in msgspec.structs.fields(messages.Envelope)} if but_of else set()

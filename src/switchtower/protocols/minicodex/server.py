@@ -1,6 +1,4 @@
-"""What of the MiniCodex protocol can be configured.
-
-What all MiniCodex clients share: the library of sessions, and the heartbeat."""
+"""The MiniCodex server: what all its clients share (the cache of session views, and the heartbeat), and its settings."""
 
 import asyncio
 import hashlib
@@ -22,9 +20,9 @@ from switchtower.transports.stream import Packet, Receiver
 class MiniCodexSettings(Struct, frozen=True, kw_only=True):
     heartbeat_s: float = 15.0
     replay_entries: int = 10_000
-    """How many entries of a session are replayed at most; whoever missed more is told to fetch a snapshot."""
+    """The maximum number of entries that are replayed; a client that missed more has to fetch a snapshot."""
     default_cwd: str = "/"
-    """Where a session works whose client does not say."""
+    """The working directory of a session whose client names none."""
 
 
 class MiniCodexServer:
@@ -45,8 +43,8 @@ class MiniCodexServer:
         command: str | None = None,
         wishes: Mapping[str, str] = MappingProxyType({}),
     ) -> Receiver:
-        """`command` is the line of a program: the session is then that program in a terminal. `wishes` are what else a new
-        session can be given: `provider`, `model`, `policy`, `thinking`, `title`."""
+        """`command` is the command line of a program: the session is then that program in a terminal. `wishes` are the other
+        options of a new session: `provider`, `model`, `policy`, `thinking`, `title`."""
 
         async def open_session(actor: events.Actor) -> str:
             if session_id is None:
@@ -54,7 +52,7 @@ class MiniCodexServer:
                 if policy := wishes.get("policy"):
                     roles.check_policy(access.role, policy, self._tower.host_services.usual_policy)
                 return await self._start_session(actor, preset, cwd or self._settings.default_cwd, command, wishes)
-            await self._tower.get_session(session_id)  # refuses one that is not there
+            await self._tower.get_session(session_id)  # raises if it does not exist
             return session_id
 
         if self._timer is None and self._settings.heartbeat_s:
@@ -72,7 +70,7 @@ class MiniCodexServer:
         self, actor: events.Actor, preset: str | None, cwd: str, program: str | None, wishes: Mapping[str, str]
     ) -> str:
         session_id = self._tower.mint("sess")
-        token = self._tower.mint_secret("att")  # nobody knows it: over other doors only the owner attaches
+        token = self._tower.mint_secret("att")  # it is not given out: over other protocols only the owner attaches
         command = commands.StartSession(
             session_id=session_id,
             actor=actor,
@@ -101,8 +99,8 @@ class MiniCodexServer:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._send_heartbeats)
 
     def close_for_restart(self) -> None:
-        """The daemon goes: everybody is closed. Who comes back says `resume` with the last event that it saw, here or at another
-        node; what it had sent and was not told about it sends again, with the same `client_msg_id`."""
+        """Disconnects all clients because the daemon stops. A client that reconnects, here or at another node, sends `resume`
+        with the last event that it saw; it sends commands without an answer again, with the same `client_msg_id`."""
         for peer in tuple(self._connections):
             peer.close_for_restart()
 

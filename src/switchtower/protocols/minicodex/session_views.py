@@ -1,12 +1,9 @@
-"""What a client holds that was told everything: the transcript, the run, the session. Pure.
+"""A cache of session views: for each session the transcript, the run and the open approvals as its clients see them.
 
-It is folded from the very frames that clients are sent, so it cannot disagree with them. What a failed model call had streamed
-is not in it: the error `RETRY` voids that. Items are kept as the bytes they were
-sent as; nothing is decoded, and a long session costs one buffer.
-
-What each session's clients hold, kept once for all of them: the story so far, its snapshot, and who was asked what.
-
-Brought up to date from the journal when somebody asks, so that a client that comes back costs only what is new."""
+A snapshot is folded from the very frames that clients are sent, so it cannot disagree with them. The streamed part of a failed
+model call is not in it: the error `RETRY` voids that. Items are kept as the bytes that were sent; nothing is decoded, and a long
+session costs one buffer. A view is updated from the journal on request, so that a reconnecting client costs only the new entries.
+"""
 
 import asyncio
 from bisect import bisect_right
@@ -38,25 +35,25 @@ class TranscriptSnapshot:
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         self.stream_state = MiniCodexStreamState.make_empty()
-        """The state for what comes next: `story.tell` goes on from here."""
+        """The state for the next entries: `encoder.encode_batch` continues from it."""
         self.seq = 0
-        """The last entry that is in it."""
+        """The last entry that the snapshot includes."""
         self.last_event_id: int | None = None
         self.active_run_id: str | None = None
         self.run_counter = 0
         self._items = bytearray()
-        """The transcript, each item with a comma behind it."""
+        """The transcript; each item is followed by a comma."""
         self._run_state = b""
-        """The last run's, without its last event."""
+        """The last run's state, without its last event."""
         self._run = b""
         self._run_event_id = 0
         self._streamed_from: int | None = None
-        """Where in the transcript the message begins that is being streamed."""
+        """The offset in the transcript of the message that is being streamed."""
         self._torn_at: int | None = None
-        """Where in the transcript a message begins of which retention has left only the end."""
+        """The offset in the transcript of a message of which retention has left only the end."""
 
     def add(self, entries: Sequence[journal.Entry]) -> list[bytes]:
-        """Takes in what comes next, and returns the frames that it was told by."""
+        """Adds the next entries, and returns their frames."""
         if not entries:
             return []
         has_hole = entries[0].seq != self.seq + 1 or entries[-1].seq - entries[0].seq + 1 != len(entries)
@@ -67,7 +64,7 @@ class TranscriptSnapshot:
             if entry.seq != self.seq + 1:
                 self._torn_at = len(self._items)
             if self._torn_at is not None and entry.kind == events.MessageCompleted.kind:
-                # Its pieces are not all there any more, but here it is in one.
+                # Not all of its pieces exist any more, but this entry has the whole message.
                 del self._items[self._torn_at :]
                 self._torn_at = self._streamed_from = None
                 if self.stream_state.run_id is not None:
@@ -128,7 +125,7 @@ class TranscriptSnapshot:
         )
 
     def encode_frame(self, capabilities: Sequence[str], *, with_transcript: bool, req_id: str | None = None) -> bytes:
-        """The `snapshot` message. Its `event_id` is the last that it includes; 0 when nothing was told yet."""
+        """Encodes the `snapshot` message. Its `event_id` is the last that it includes; 0 when nothing was sent yet."""
         run_state = b"null"
         if self._run_state:
             run_state = b"%b%b%d}" % (self._run_state, frame_writer.LAST_EVENT, self._run_event_id)
@@ -161,11 +158,11 @@ class SessionView:
         self.seq = 0
         self.snapshot = TranscriptSnapshot(session_id)
         self._open_approvals: dict[str, str] = {}
-        """The questions that are open: approval id to call id."""
+        """Open approvals: approval id to call id."""
         self.closed: dict[str, str] = {}
-        """Calls whose question is not open any more, with what became of it."""
+        """Calls whose approval is no longer open, with its outcome."""
         self._marks: list[tuple[int, MiniCodexStreamState]] = [(0, MiniCodexStreamState.make_empty())]
-        """The story at places along the way, so that who comes back in the middle need not read from the beginning."""
+        """Stream states at intervals, so that a replay from the middle need not read from the start."""
 
     def add(self, entries: list[journal.Entry]) -> None:
         self.snapshot.add(entries)
@@ -177,12 +174,12 @@ class SessionView:
             self._marks.append((self.seq, self.stream_state))
 
     def find_mark(self, seq: int) -> tuple[int, MiniCodexStreamState]:
-        """The last place up to this seq at which the story is known."""
+        """Returns the last place up to this seq at which the stream state is known."""
         return self._marks[bisect_right(self._marks, seq, key=lambda mark: mark[0]) - 1]
 
     @property
     def stream_state(self) -> MiniCodexStreamState:
-        """The state of a client that has been told everything in it."""
+        """The state of a client that has been sent all events of this view."""
         return self.snapshot.stream_state
 
     def _track_approval(self, event: events.AnyEvent) -> None:
@@ -215,16 +212,16 @@ class SessionViewCache:
         self._views: OrderedDict[str, SessionView] = OrderedDict()
 
     async def get_view(self, session_id: str, until: int) -> SessionView:
-        """The session up to exactly this seq. Not to be changed."""
+        """Returns the session up to exactly this seq. The caller must not change it."""
         book = await self._get_shared_view(session_id, until)
         if book.seq > until:
-            # A client that is behind the others reads for itself; the shared book stays where it is.
+            # A client that is behind the others gets a separate view; the shared one is not changed.
             book = SessionView(session_id)
             await self._read(book, until)
         return book
 
     async def get_stream_state(self, session_id: str, seq: int) -> MiniCodexStreamState:
-        """The state of a client that has been told everything up to this seq."""
+        """Returns the state of a client that has been sent all events up to this seq."""
         book = await self._get_shared_view(session_id, seq)
         place, state = book.find_mark(seq)
         async for entries in self.read_pages(session_id, place, seq):
@@ -232,7 +229,7 @@ class SessionViewCache:
         return state
 
     async def _get_shared_view(self, session_id: str, until: int) -> SessionView:
-        """The session up to this seq or further."""
+        """Returns the session up to this seq or further."""
         book = self._views.get(session_id)
         if book is None:
             book = self._views[session_id] = SessionView(session_id)
@@ -245,17 +242,17 @@ class SessionViewCache:
     async def _read(self, view: SessionView, until: int) -> None:
         while view.seq < until:
             entries = await self.tower.read_entries(view.session_id, view.seq, PAGE_SIZE)
-            # Somebody else may have read on in the same book meanwhile.
+            # Another task may have read further in the same view meanwhile.
             fresh = [entry for entry in entries if view.seq < entry.seq <= until]
             if fresh:
                 view.add(fresh)
                 if view.seq < until:
-                    await asyncio.sleep(0)  # one page a turn: a long session holds up nobody
+                    await asyncio.sleep(0)  # one page a turn: a long session must not block the event loop
             elif not entries or entries[-1].seq > until:
-                return  # retention has removed what lay there
+                return  # retention has removed the entries there
 
     async def read_pages(self, session_id: str, after: int, until: int) -> AsyncIterator[list[journal.Entry]]:
-        """What the journal still has between these two."""
+        """Reads the entries that the journal still has between these two."""
         while after < until and (entries := await self.tower.read_entries(session_id, after, PAGE_SIZE)):
             if kept := [entry for entry in entries if entry.seq <= until]:
                 yield kept
@@ -264,7 +261,7 @@ class SessionViewCache:
     def encode_batch(
         self, state: MiniCodexStreamState, batch: session_service.Batch
     ) -> tuple[Packet | None, MiniCodexStreamState]:
-        """What a batch is for a client in this state. Made once for all who are in the same one."""
+        """Encodes a batch for a client in this state, once for all clients with an equal state."""
         made = batch.encodings.get(ENCODING)
         if made is not None and (made[0] is state or made[0] == state):
             return made[1], made[2]

@@ -1,11 +1,12 @@
-"""What every connection hears. Everything that is said within one turn of the event loop leaves together, encoded once for
-all: lifecycle events first, then each one's own answers, then what is announced (interop, Envelope). So an idle connection
-costs one write a turn, however many commands are under way, and one that does not want lifecycle events costs none.
+"""One pi client: its frames go to the dispatcher, and its answers and the events that it follows go out on its stream.
 
-One pi client: its frames go to the conductor, its answers and the events that it follows come back on its stream.
+While a client does not read, the daemon does not read from it. Answers wait meanwhile, within a bound; the events of its sessions
+wait in the journal.
 
-A client that does not read is not read from. What was said to it meanwhile waits, within a bound; the events of its sessions
-wait in the journal."""
+The broadcaster sends to every connection. All frames of one turn of the event loop leave together, encoded once for all clients:
+lifecycle events first, then each client's own answers, then announcements (interop, Envelope). So an idle connection costs one
+write a turn, however many commands are running, and one that does not want lifecycle events costs none.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -27,7 +28,7 @@ from switchtower.transports.stream import TRY_AGAIN_LATER, Outbox, Packet, Strea
 
 
 class Broadcaster:
-    """Implements `ports.Bulletin`."""
+    """Implements `ports.BroadcastPort`."""
 
     def __init__(self) -> None:
         self.peers: set[PiConnection] = set()
@@ -36,10 +37,10 @@ class Broadcaster:
         self._announcements: list[bytes] = []
         self._scheduled = False
         self.dismissed: tuple[int, str] | None = None
-        """With which code and reason everybody was let go."""
+        """The code and reason with which all clients were disconnected."""
 
     def close_all(self, code: int, reason: str) -> None:
-        """All that was said to them leaves first."""
+        """Disconnects all clients, after the frames that are waiting for them."""
         self.flush()
         self.dismissed = code, reason
         for peer in tuple(self.peers):
@@ -90,14 +91,14 @@ HELLO = b'{"type":"switchtower_hello"'
 
 
 class StdioHello(Struct, frozen=True):
-    """How our own stdio program introduces the process that it speaks for."""
+    """The first frame of our own stdio program: it introduces the process that it speaks for."""
 
     namespace: str
     cwd: str | None = None
 
 
 class FollowedSession(Struct):
-    """One session that a client follows, and how far it has been told."""
+    """One session that a client follows, and the state of its stream."""
 
     name: str
     state: PiStreamState
@@ -105,7 +106,7 @@ class FollowedSession(Struct):
 
 
 class PiConnection:
-    """Implements `stream.Receiver`, `stream.Debtor`, `tower.Outlet` and `hall.Visitor`."""
+    """Implements `stream.RespondingReceiver`, `session_service.Subscriber` and `context.Client`."""
 
     protocol: ClassVar[str] = "pi"
 
@@ -138,11 +139,11 @@ class PiConnection:
         self._holds_lease = holds_lease
         self._stream: Stream | None = None
         self._early: list[bytes] = []
-        """What came before the house was open."""
+        """Frames that arrived before the server was open."""
         self._heard = False
         self._unanswered = 0
         self._outbox: Outbox | None = None
-        """For lifecycle events and answers. Session events wait in the journal."""
+        """Holds lifecycle events and answers. Session events wait in the journal."""
         self._following: dict[str, FollowedSession] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -152,9 +153,9 @@ class PiConnection:
         self._stream = stream
         self._outbox = Outbox(stream)
         if self._broadcaster.dismissed is not None:
-            stream.close(*self._broadcaster.dismissed)  # the house was given up between its being let in and its coming
+            stream.close(*self._broadcaster.dismissed)  # the server closed between admission and this call
             return
-        # pi-server 16.1: before any other message
+        # pi-server 16.1: before any other message.
         stream.send(self._greeting)
         self._broadcaster.peers.add(self)
         if not self._opening.done():
@@ -187,7 +188,7 @@ class PiConnection:
             self._stream.pause_reading()
 
     def _accept_hello(self, frame: bytes) -> bool:
-        """Only over the owner's socket: there nobody else can claim to be another's process."""
+        """Accepts a hello only on the owner's socket: on another transport a client could claim to be another's process."""
         if self._stream is None or self._stream.origin.transport != "unix":
             return False
         try:
@@ -198,7 +199,7 @@ class PiConnection:
         return True
 
     def has_pending_responses(self) -> bool:
-        """Whether something that it asked has no answer yet. Who has said all it wanted is then still listening."""
+        """A request has no answer yet, so a client that has finished sending is still reading."""
         return bool(self._early) or self._unanswered > 0 or bool(self._outbox)
 
     def on_oversized_frame(self, problem: str) -> None:
@@ -230,7 +231,7 @@ class PiConnection:
         if self._stream is not None:
             self._stream.close(code, reason)
 
-    # A client of the conductor's
+    # The dispatcher's client
 
     def find_objection(self, request: inbound.PiRequest) -> str | None:
         try:
@@ -245,14 +246,14 @@ class PiConnection:
             self._broadcaster.queue_response(self, frame)
 
     def on_replay(self, command: str, session_id: str | None) -> None:
-        """Who asks again to follow a session, perhaps over a new connection, wants to follow it."""
+        """A client that repeats a request to follow a session, perhaps on a new connection, wants to follow it."""
         if command == "switch_session" and session_id is not None:
             standing = self._streams.find_session(session_id)
             if standing is not None:
                 self._run_in_background(self.follow(standing))
 
     def send(self, packet: Packet) -> None:
-        """Now if it can be, otherwise as soon as it can; in order."""
+        """Sends at once, or as soon as the stream is writable; in order."""
         if self._outbox is not None:
             self._outbox.send(packet)
 
@@ -271,7 +272,8 @@ class PiConnection:
             self._stream.send(packet)
 
     def on_gap(self, session_id: str) -> None:
-        """Too slow for the retention: pieces of text are gone, and with them nothing that is not told again in whole."""
+        """The client was too slow for the retention: pieces of text are lost, and every one of them is sent again in a whole
+        message."""
         behind = self._following[session_id]
         self._run_in_background(self._resubscribe(session_id, behind))
 
@@ -284,7 +286,7 @@ class PiConnection:
         try:
             await work
         except core_errors.CoreError:
-            # It cannot be told now. Cut off, it comes back, which no silence would make it do.
+            # The events cannot be sent now. A client that is disconnected reconnects; one that gets no frames would not.
             if self._stream is not None:
                 self._stream.close(TRY_AGAIN_LATER, "try again later")
 
@@ -308,27 +310,27 @@ class PiConnection:
             self._following.pop(session_id, None)
             raise
         if self._following.get(session_id) is not following:
-            following.subscription.close()  # unloaded meanwhile
+            following.subscription.close()  # the session was unloaded meanwhile
             return
         if told := encoder.encode_catch_up(following.state, now_ms=self._streams.service.now_ms()):
             self.send(Packet(told))
         self._start(following.subscription)
 
     def unfollow(self, session_id: str) -> None:
-        """The session was unloaded: whatever happens in it from now on is no event of a session that pi's clients have."""
+        """The session was unloaded: its further events do not belong to a session that pi's clients have."""
         following = self._following.pop(session_id, None)
         if following is not None and following.subscription is not None:
             following.subscription.close()
 
     def _start(self, subscription: session_service.Subscription) -> None:
         if self._stream is None:
-            subscription.close()  # gone meanwhile
+            subscription.close()  # the client disconnected meanwhile
         else:
             subscription.start()
 
 
 class RejectedConnection:
-    """Somebody who is not let in: told why, and gone. Implements `stream.Receiver`."""
+    """A client that is not admitted: it gets the reason and is disconnected. Implements `stream.Receiver`."""
 
     protocol: ClassVar[str] = "pi"
 
@@ -340,13 +342,13 @@ class RejectedConnection:
         stream.close(self._code, self._reason)
 
     def on_frames(self, incoming: list[bytes]) -> None:
-        """Nobody listens."""
+        """Frames of a rejected client are ignored."""
 
     def on_oversized_frame(self, problem: str) -> None:
-        """Nobody listens."""
+        """Frames of a rejected client are ignored."""
 
     def on_writable(self) -> None:
-        """There is nothing to say."""
+        """Nothing waits to be sent."""
 
     def on_disconnected(self) -> None:
-        """Gone, as it was told to be."""
+        """The connection was closed by us."""

@@ -1,9 +1,8 @@
-"""One batch of entries, cut into pi's events: a `Reel` taken apart, added to, and put together again. Pure.
+"""Encodes journal entries as the frames by which pi's clients follow a session. Pure: the state comes in and goes out.
 
-Journal entries to the frames that pi's clients follow a session by. Pure: what must be remembered comes in and goes out.
-
-Any way to cut the entries into batches gives the same frames. Clients whose state is the same object can share the frames of
-a batch; after each run everybody's is."""
+Any way to cut the entries into batches gives the same frames. Clients whose state is the same object can share the frames of a
+batch; after each run all clients have the same state.
+"""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -40,7 +39,7 @@ MOVES_ON = (
     events.DialogOpened,
     events.RunCompleted,
 )
-"""What an engine does after a message, so that no usage of it will follow."""
+"""The events of an engine after a message; once one arrives, no usage of that message will follow."""
 
 
 class PiEventEncoder:
@@ -62,7 +61,7 @@ class PiEventEncoder:
         return self._turns.frames
 
     def build_state(self) -> stream_state.PiStreamState:
-        """The state after the batch: the very object that it was before when nothing has changed."""
+        """Returns the state after the batch: the same object as before when nothing has changed."""
         if not self._touched:
             return self._state
         if not self._running:
@@ -89,7 +88,7 @@ class PiEventEncoder:
         )
 
     def add_piece(self, field: str, ts_ms: int, data: bytes) -> None:
-        """One of a message that is being streamed, as it is stored."""
+        """Adds one stored piece of a message that is being streamed."""
         self._ensure_run()
         streamed = self._turns.streamed or self._turns.begin_message(ts_ms)
         streamed.add(field, data, self._turns.frames)
@@ -116,7 +115,7 @@ class PiEventEncoder:
             case events.MessageCompleted(cut_short=True):
                 if turns.streamed is None:  # its pieces were pruned
                     self.add_piece("text", ts_ms, _encode(events.TextDelta(event.text)))
-                # the end of its run ends it
+                # The end of its run ends the message.
             case events.MessageCompleted():
                 self._ensure_run()
                 turns.complete_message(event, ts_ms)
@@ -135,7 +134,7 @@ class PiEventEncoder:
             case events.RetryScheduled():
                 self._ensure_run()
                 turns.discard_message(event.reason)
-                # Ours count calls of the model, pi's count calls after the first. A paused provider was not even called once.
+                # We count calls of the model, pi counts calls after the first. A paused provider was not called even once.
                 attempt = max(1, event.attempt - 1)
                 self._tell(event_messages.AutoRetryStart(attempt, event.max_attempts - 1, event.delay_ms, event.reason))
             case events.RetryEnded():
@@ -217,12 +216,12 @@ class PiEventEncoder:
                 | events.ShellCancelRequested()
                 | events.RunCancelRequested()
             ):
-                pass  # pi has no word for it, or tells it otherwise
+                pass  # pi has no event for it, or reports it otherwise
             case _:
                 assert_never(event)
 
     def _ensure_run(self) -> None:
-        """Something is to be remembered, so a run is under way; its beginning may have been missed."""
+        """There is state to keep, so a run is active; its start may have been missed."""
         self._touched = True
         self._running = True
 
@@ -240,7 +239,7 @@ class PiEventEncoder:
         self._ensure_run()
         for asked in self._questions:
             self._tell(event_messages.ExtensionUiClosed(asked.question.id, "the run has ended"))
-        for call in self._calls:  # it was announced, so somebody waits for its end
+        for call in self._calls:  # the call was announced, so clients wait for its end
             ended = event_messages.ToolContent((event_messages.Text("the run had ended"),))
             self._tell(event_messages.ToolExecutionEnd(call.call_id, call.tool, ended, True))
         if self._chore is not None:
@@ -323,7 +322,7 @@ _encode_frame = msgspec.json.Encoder().encode
 def encode_batch(
     state: PiStreamState, session_id: str, entries: Sequence[journal.Entry], assistant: AssistantInfo
 ) -> tuple[list[bytes], PiStreamState]:
-    """The frames for these entries, and the state for the next ones."""
+    """Returns the frames for these entries, and the state for the next ones."""
     fields = stream_state.FIELDS
     # Pieces of text are nearly all of the traffic: they are not decoded into events, and change nothing but their message.
     if state.streamed is not None and fields.keys() >= {entry.kind for entry in entries}:
@@ -349,9 +348,8 @@ def _encode_pieces(
 
 
 def encode_catch_up(state: PiStreamState, *, now_ms: int | None = None) -> list[bytes]:
-    """What a client needs that comes in the middle of a run: the message under way with all that was said, the tools at
-    work, the questions that are open. `now_ms` is for how long these stay open; without it they are told as they were asked.
-    """
+    """The frames for a client that attaches in the middle of a run: the streaming message with all its text so far, the running
+    tools and the open questions. `now_ms` sets the remaining time of the questions; without it they have their original time."""
     told: list[msgspec.Struct] = []
     if state.held is not None:
         told.append(event_messages.MessageStart(state.held))

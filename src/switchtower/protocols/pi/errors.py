@@ -1,6 +1,5 @@
-"""What refusals say: one place, because existing clients match parts of these strings. Nothing but words.
-
-Whatever a handler raised, in the words that go on the wire: one door for peers' mistakes and for our own."""
+"""The texts of refusals, in one place because existing clients match parts of these strings, and the conversion of whatever a
+handler raised: peers' mistakes and our own bugs."""
 
 import logging
 from collections.abc import Awaitable
@@ -9,7 +8,7 @@ from switchtower.core import errors
 
 
 class PiCommandError(Exception):
-    """A handler's refusal, in the words that go on the wire."""
+    """A handler's refusal, as it is sent on the wire."""
 
     def __init__(self, error: str) -> None:
         super().__init__(error)
@@ -17,7 +16,7 @@ class PiCommandError(Exception):
 
 
 class SessionLimitReached(PiCommandError):
-    """There are as many sessions at hand as may be."""
+    """The maximum number of sessions is loaded."""
 
 
 class SessionBusy(Exception):
@@ -30,7 +29,7 @@ class SessionBusy(Exception):
 
 SHUTTING_DOWN = "Server is shutting down"
 INTERNAL = "Internal error"
-"""Our own bug: no detail on the wire, a traceback in the log."""
+"""The answer to our own bug: no detail on the wire, a traceback in the log."""
 CANCELLED = "Command was cancelled"
 BAD_JSON = "Invalid JSON: a frame must be one JSON object in UTF-8"
 TOO_DEEP = "Invalid JSON: the frame is nested too deeply"
@@ -41,7 +40,7 @@ BASH_CIRCUIT_OPEN = "Bash circuit breaker open: commands kept timing out; hint: 
 INTERRUPTED = "Interrupted: the server ended before the command did"
 
 MAX_ECHO_LENGTH = 100
-"""How much of a peer's own words comes back to it."""
+"""Characters of a peer's own text that an error repeats."""
 
 
 def shorten(text: str) -> str:

@@ -1,6 +1,7 @@
-"""What pi clients see of a session, as wire types: messages, events, sessions, models. Knows nothing of ours and does no I/O.
+"""The wire types of a session as pi clients see it: messages, events, sessions, models. They import nothing of the core and do no
+I/O.
 
-Field names are the protocol's. What existing clients do not know is additive, as section 14 allows, and says so.
+Field names are the protocol's. Fields that existing clients do not know are additive, as section 14 allows, and marked as such.
 """
 
 from typing import Any, Literal

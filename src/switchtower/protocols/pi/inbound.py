@@ -1,10 +1,9 @@
-"""When two commands ask for the same: the digest of all that one says but its own identity. Pure.
+"""Decodes pi frames: bytes to a checked request. Bad input becomes a refusal with pi's own text, and never anything else.
 
-pi-server 8.3: the order of keys does not matter, nor how a number is spelled (`1`, `1.0`, `1e0`).
-
-Pi frames in: bytes to a checked request. Bad input becomes a refusal in pi's own words, and never anything else.
-
-What each command does, for `core/roles.py`."""
+A fingerprint is the digest of a command without its own identity: two commands with the same one ask for the same. pi-server 8.3:
+neither the order of keys matters, nor how a number is spelled (`1`, `1.0`, `1e0`). `get_action` maps each command to the action
+that `core/roles.py` checks. Pure.
+"""
 
 import hashlib
 import re
@@ -17,13 +16,13 @@ from switchtower.core.roles import Action
 from switchtower.protocols.pi import errors, messages
 
 KEPT_FRAME = 1_024
-"""A frame up to this size waits to be digested until somebody asks; few ever do."""
+"""A frame up to this size is digested only when its fingerprint is first read; few ever are."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def normalize_number(spelled: str) -> float:
-    """A JSON number with a fraction or an exponent, as a whole number when it is one."""
+    """Converts a JSON number with a fraction or an exponent, to an integer when it is one."""
     value = float(spelled)
     if value - value != 0.0:
         raise ValueError("Number out of range")
@@ -39,7 +38,7 @@ def compute_digest(command: dict[str, Any]) -> str:
 
 
 class Fingerprint:
-    """Of one checked frame. Keeps the frame while it is small, the digest once it is known, never both."""
+    """The fingerprint of one checked frame. It keeps the frame while that is small, the digest once it is known, never both."""
 
     __slots__ = ("_digest", "_frame")
 
@@ -50,7 +49,7 @@ class Fingerprint:
 
     @classmethod
     def from_value(cls, value: str) -> "Fingerprint":
-        """One that a receipt has kept."""
+        """Restores a fingerprint from a receipt."""
         fingerprint = cls.__new__(cls)
         fingerprint._frame, fingerprint._digest = b"", value
         return fingerprint
@@ -63,10 +62,10 @@ class Fingerprint:
 
 
 UNKNOWN = "unknown"
-"""Stands for a command whose type cannot be told."""
+"""The command's name in the answer when the frame's type cannot be read."""
 NESTING_LIMIT = 64
 ANONYMOUS = "anon:"
-"""Begins the ids that we give to commands without one; a client may not use it."""
+"""The prefix of the ids that we give to commands without one; a client may not use it."""
 
 
 class PiRequest(Struct, frozen=True):
@@ -78,7 +77,7 @@ class PiRequest(Struct, frozen=True):
     idempotency_key: str | None
     body: messages.Command
     meaning: Fingerprint | None
-    """Only of commands with an identity."""
+    """Only commands with an identity have one."""
 
     @property
     def fingerprint(self) -> str:
@@ -86,7 +85,7 @@ class PiRequest(Struct, frozen=True):
 
 
 class PiRequestError(Exception):
-    """A frame that is no valid command, with what to answer it with."""
+    """A frame is not a valid command; `error` is the answer."""
 
     def __init__(self, command: str, id_: str | None, error: str) -> None:
         super().__init__(error)
@@ -140,7 +139,7 @@ def parse_request(frame: bytes) -> PiRequest:
 
 
 def _find_envelope_problem(body: messages.Command) -> str | None:
-    """What no type says, or what a pattern would make slow."""
+    """Checks what the types do not express, or what a pattern would make slow."""
     if body.sessionId is not None and not is_session_id(body.sessionId):
         return errors.format_invalid_field("sessionId", "must be 1 to 256 letters, digits or `_.-`")
     if body.id is not None and body.id.startswith(ANONYMOUS):
@@ -153,7 +152,7 @@ def _find_envelope_problem(body: messages.Command) -> str | None:
 
 
 def _is_too_deep(value: Any) -> bool:
-    """Level by level, so that nothing a peer sends can exhaust our own stack."""
+    """Checks level by level, so that no frame of a peer can exhaust our own stack."""
     level = [value]
     for _ in range(NESTING_LIMIT):
         level = [
@@ -176,7 +175,7 @@ def _find_id(loose: dict[str, Any]) -> str | None:
 
 
 def _convert_problem(problem: str) -> str:
-    """The decoder's sentence with the field first."""
+    """Rewrites the decoder's sentence with the field first."""
     sentence, field = problem, "command"
     if located := _located(problem):
         sentence, field = located[1], located[2]
@@ -218,7 +217,7 @@ COMMAND_ACTIONS: dict[str, Action] = {
     "bash": Action.ACT,
     "abort_bash": Action.STOP,
     "get_session_stats": Action.WATCH,
-    # It writes a file.
+    # An export writes a file.
     "export_html": Action.ACT,
     "export_jsonl": Action.ACT,
     "new_session": Action.START,
@@ -232,7 +231,7 @@ COMMAND_ACTIONS: dict[str, Action] = {
 
 
 def get_action(type_: str, body: messages.Command) -> Action | None:
-    """None for a command without a row, which needs an admin."""
+    """Returns None for a command without a row in the table; such a command needs an admin."""
     if isinstance(body, messages.ExtensionUiResponse):
         answer = body.response
         if isinstance(answer, messages.Confirmed) and answer.always:

@@ -1,7 +1,7 @@
-"""The commands of the pi protocol, exactly as specified. Knows nothing of ours and does no I/O.
+"""The commands of the pi protocol, exactly as specified. They import nothing of the core and do no I/O.
 
-Field names are the document's. Fields that it does not name are ignored (pi-server 14), and a `null` where a field may be
-left out counts as left out. What costs too much here (the form of ids) is checked in `inbound`.
+Field names are the document's. Fields that it does not name are ignored (pi-server 14), and a `null` where a field may be left
+out counts as left out. `inbound` checks what would cost too much here (the form of ids).
 """
 
 from typing import Annotated, Any, Literal
@@ -14,7 +14,7 @@ DEPENDENCY_LIMIT = 32
 
 Token = Annotated[str, Meta(min_length=1, max_length=ID_LIMIT)]
 Version = Annotated[int, Meta(ge=0, le=2**53 - 1)]
-"""No more than a JSON number holds exactly."""
+"""The upper bound is the largest integer that a JSON number holds exactly."""
 Text = Annotated[str, Meta(max_length=200_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Path = Annotated[str, Meta(min_length=1, max_length=4_096)]
@@ -28,7 +28,7 @@ StreamingBehavior = Literal["steer", "followUp"]
 Direction = Literal["forward", "backward"]
 ThinkingLevel = Literal["off", "none", "minimal", "low", "medium", "high", "xhigh"]
 LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh")
-"""In the order that cycling takes them. `none` is another word for `off`."""
+"""The levels in cycling order. `none` is a synonym of `off`."""
 
 
 class Envelope(Struct, frozen=True, kw_only=True):

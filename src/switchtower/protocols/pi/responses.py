@@ -1,8 +1,9 @@
-"""Frames out that tell how commands go: the three lifecycle events and the response. Encodes; decides nothing.
+"""Encodes responses and lifecycle events of commands, announcements to all clients, and the questions to users. It decides
+nothing.
 
-Frames for everybody that are about no command: the server's own state, and sessions that came or went.
-
-What is asked of people, as pi's clients show it: approvals as `confirm`, extensions' dialogs by their method. Pure."""
+Announcements belong to no command: the server's own state, and sessions that were added or removed. Questions are shown by pi's
+clients: approvals as `confirm`, extensions' dialogs by their method.
+"""
 
 from collections.abc import Mapping
 
@@ -16,7 +17,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class LifecycleData(Struct):
-    """Interop, Envelope: the `data` of a command's lifecycle events. Filled in as the command goes on."""
+    """Interop, Envelope: the `data` of a command's lifecycle events. Its fields are set as the command proceeds."""
 
     commandId: str
     commandType: str
@@ -36,7 +37,7 @@ class _LifecycleEvent(Struct, frozen=True):
 
 
 class CommandResponse(Struct, frozen=True):
-    """pi-server 5, and `data` and `timedOut` as the interop page has them."""
+    """pi-server 5, with `data` and `timedOut` as on the interop page."""
 
     type: str
     command: str
@@ -50,7 +51,7 @@ class CommandResponse(Struct, frozen=True):
 
 
 class CommandOutcome(Struct, frozen=True):
-    """How a command ended: its response without what belongs to one asking. Kept, stored and replayed."""
+    """The end of a command: its response without the parts that belong to one request. It is kept, stored and replayed."""
 
     command: str
     success: bool
@@ -90,13 +91,13 @@ def encode_finished(data: LifecycleData, outcome: CommandOutcome, *, replayed: b
 
 
 def encode_rejected(data: LifecycleData, error: str) -> bytes:
-    """Accepted, and refused before it could start."""
+    """Encodes the end of a command that was accepted, and refused before it could start."""
     data.success, data.error = False, error
     return encode(_LifecycleEvent("command_finished", data))
 
 
 def encode_response(outcome: CommandOutcome, id_: str | None, *, replayed: bool = False) -> bytes:
-    # pi-server 5.1: a replay carries the asking's own id, or none; never the first one's.
+    # pi-server 5.1: a replay carries the repeated request's own id, or none; never the first request's.
     return encode(
         CommandResponse(
             "response",
@@ -142,7 +143,7 @@ def encode_session_deleted(session_id: str) -> bytes:
 
 
 _DETAIL_ORDER = (events.CANNOT_APPROVE, "screen", "command", "cwd", "path", "message", "args", "diff", "reason")
-"""What it takes to judge a call, in the order in which a person reads it."""
+"""The details needed to judge a call, in the order in which a user reads them."""
 
 CLOSED_BY_VERDICT = {
     events.Verdict.APPROVE: "approved",
@@ -172,7 +173,7 @@ def make_approval_request(approval: events.Approval, now_ms: int) -> event_messa
 
 
 def make_dialog_request(dialog: events.Dialog, now_ms: int) -> event_messages.ExtensionUiRequest:
-    # pi-server 18.1: each method has fields of its own. A dialog's words are told with any of them.
+    # pi-server 18.1: each method has its own fields. A dialog's texts are sent with any method.
     return event_messages.ExtensionUiRequest(
         requestId=dialog.id,
         method=dialog.method,
@@ -187,7 +188,7 @@ def make_dialog_request(dialog: events.Dialog, now_ms: int) -> event_messages.Ex
 
 
 def _describe_approval(approval: events.Approval) -> str:
-    """The summary, and under it, whole, what the summary leaves out. Existing clients show nothing but this text."""
+    """The summary, followed by every detail that it leaves out, in full. Existing clients show nothing but this text."""
     lines = [approval.summary]
     for name in _DETAIL_ORDER:
         shown = _format_details(approval.details, name)

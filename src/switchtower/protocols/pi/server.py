@@ -1,7 +1,5 @@
-"""Every command and who handles it.
-
-The pi protocol's house: what all its clients share. Here the rooms are joined: handlers, the conductor of commands, the
-roster of sessions, the bulletin to everybody."""
+"""The pi protocol's server: what all its clients share. It joins the handlers, the dispatcher of commands, the loaded sessions
+and the broadcaster, and has the table of commands and their handlers."""
 
 import asyncio
 import logging
@@ -100,7 +98,7 @@ def make_handlers(context: HandlerContext, sessions: SessionHandlers, work: RunH
 
 
 def _get_command_name(handle: ServerHandler | SessionHandler) -> str:
-    """A handler is named as its command."""
+    """A handler has the name of its command."""
     return handle.__name__
 
 
@@ -117,8 +115,8 @@ class PiServer:
         now_ms: Callable[[], int],
         holds_lease: Callable[[], bool] | None = None,
     ) -> None:
-        """`holds`: of several nodes, whether this one may still serve; asked before anything is done. A process that was
-        stopped for a while may be told later than it reads what has come meanwhile."""
+        """`holds_lease` returns whether this node of a cluster may still serve; it is called before anything is done. A process
+        that was suspended may learn of its lost lease only after it reads the frames that arrived meanwhile."""
         self._holds_lease = holds_lease
         asked = receipts.CommandSubmitter(service, holds_lease)
         asked.resolve = self._resolve
@@ -166,7 +164,7 @@ class PiServer:
         self._opening: asyncio.Task[None] | None = None
 
     def _start_restoring(self) -> "asyncio.Task[None]":
-        """What takes time is done when the first client comes."""
+        """Restoring takes time, so it is done when the first client connects."""
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_task(self._restore(), name="pi opens")
         return self._opening
@@ -177,11 +175,11 @@ class PiServer:
             await self._loaded_sessions.open()
             self._dispatcher.restore(await self._service.list_receipts(receipts.SCOPE, self._outcomes_kept), self._resolve)
         except Exception:
-            # Clients are served all the same: sessions are fetched when they are named, only replays may be missing.
+            # Clients are still served: sessions are loaded when they are named, only replays may be missing.
             log.exception("what pi's clients had left behind could not be read")
 
     def accept(self, access: Access, *, namespace: str = "", lifecycle: bool = True, cwd: str | None = None) -> Receiver:
-        """A connection; beyond the limit one that is closed at once."""
+        """Returns a connection; beyond the limit, one that closes at once."""
         if len(self._broadcaster.peers) >= self._settings.max_connections:
             self._dispatcher.rejected.connectionLimit += 1
             return self.refuse(TRY_AGAIN_LATER, "Connection limit reached")
@@ -201,14 +199,14 @@ class PiServer:
         )
 
     def refuse(self, code: int, reason: str) -> Receiver:
-        """Lets somebody in only to say why not, with a code that a client can read."""
+        """Accepts a client only to close its connection with a code and a reason that it can read."""
         return RejectedConnection(code, reason)
 
     async def shut_down(self, timeout_s: float) -> None:
-        """Everybody hears of it first; then what is under way has its time."""
+        """Announces the shutdown to all clients, then gives the running commands their time."""
         self._broadcaster.broadcast(responses.encode_server_shutdown(round(timeout_s * 1_000)))
         if self._opening is not None and not self._opening.done():
-            # Whoever came a moment ago has said things that nobody has heard yet.
+            # A client that has just connected may have sent frames that are not handled yet.
             await asyncio.wait([self._opening], timeout=timeout_s)
             await asyncio.sleep(0)
         self._dispatcher.shut_down()
@@ -221,16 +219,16 @@ class PiServer:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody is here, and nothing is under way."""
+        """No client is connected, and no command is running."""
         return not self._broadcaster.peers and self._dispatcher.is_idle
 
     def close_for_restart(self, code: int, reason: str) -> None:
-        """Everybody who is here, at once; and whoever was let in and is not here yet."""
+        """Disconnects all clients at once, including those that were admitted and are not connected yet."""
         self._broadcaster.close_all(code, reason)
 
     async def close(self) -> None:
-        """It serves nobody any more: another node does. What is under way is given up, and that is stored nowhere; whoever
-        asks there for its outcome is told how it ended."""
+        """Stops serving because another node does. Running commands are given up and no outcome is stored; a client that asks the
+        other node for an outcome gets the real one."""
         self._dispatcher.shut_down()
         self._context.closing = True
         self._loaded_sessions.close()
@@ -244,10 +242,10 @@ class PiServer:
         if deleted:  # by a client of another protocol; pi's own `delete_session` announces itself
             self._broadcaster.broadcast(responses.encode_session_deleted(name))
 
-    # After a restart
+    # Commands of the previous daemon
 
     async def _resolve(self, command: str, session_id: str | None, facts: dict[str, Any]) -> ports.HandlerResult:
-        """How a command ended that had begun when the last daemon did."""
+        """Returns the outcome of a command that was running when the previous daemon ended."""
         if (shell_id := facts.get("shell_id")) is not None and session_id is not None:
             return await self._resolve_shell(self._resolve_session_id(session_id, facts), shell_id)
         if (run_id := facts.get("run_id")) is not None and session_id is not None:
@@ -262,7 +260,7 @@ class PiServer:
         return ports.HandlerResult(data=facts["data"]) if "data" in facts else ports.HandlerResult()
 
     def _resolve_session_id(self, name: str, facts: dict[str, Any]) -> str:
-        """The core's id of the session that a command was about: its name may mean another one by now."""
+        """Returns the core's id of the session that a command was about: its name may mean another one by now."""
         if (known := facts.get("at")) is not None:
             return str(known)
         standing = self._loaded_sessions.find_by_name(name)
@@ -311,7 +309,7 @@ class PiServer:
 
 
 class _SessionOutcomeLedger:
-    """Implements `ports.Ledger`: what pi's clients rely on is kept in the sessions themselves."""
+    """Implements `ports.OutcomeLedger`: everything that pi's clients rely on is stored in the sessions themselves."""
 
     def __init__(self, asked: receipts.CommandSubmitter, sessions: LoadedSessions) -> None:
         self._asking = asked
@@ -331,7 +329,7 @@ class _SessionOutcomeLedger:
     async def settle(self, settlement: ports.Settlement) -> int | None:
         standing = self._sessions.find_by_name(settlement.session_id)
         if standing is None:
-            return None  # deleted since the command did its work, and its receipts with it
+            return None  # the session, and its receipts with it, was deleted after the command did its work
         command = commands.RecordOutcome(
             session_id=standing.id,
             actor=SERVER_ACTOR,

@@ -1,4 +1,4 @@
-"""What of the pi protocol can be configured. The daemon fills it in; the defaults are the original server's."""
+"""The settings of the pi protocol. The daemon fills them in; the defaults are the original server's."""
 
 from msgspec import Struct
 
@@ -15,8 +15,8 @@ class PiSettings(Struct, frozen=True, kw_only=True):
     dependency_timeout_s: float = 30.0
     idempotency_minutes: float = 10.0
     sessions_dir: str = ""
-    """Where stored sessions are said to lie: `~/.pi/agent/sessions`, made absolute."""
+    """The folder in which stored sessions are reported to be: `~/.pi/agent/sessions`, made absolute."""
     default_cwd: str = "/"
-    """Where a session works whose client does not say."""
+    """The working directory of a session whose client names none."""
     exports_dir: str = ""
-    """Where exported pages are written when nobody says where."""
+    """The folder of exported pages whose request names no path."""

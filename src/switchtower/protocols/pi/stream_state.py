@@ -1,11 +1,11 @@
-"""An assistant message while it is being streamed: each piece is one `message_update`. Pure, and the busiest room here.
+"""The state of a run's stream: an immutable value, so that clients can share it, and the assistant message in it. Pure.
 
-An update costs the same however long the message has become: `assistantMessageEvent` has the new piece whole, `message` shows
-only the end of a long block (ADR 0014). The whole text is told when a block ends and when the message does.
+The state lives as long as a run. Between runs there is nothing to remember, and the value is one shared object.
 
-What has to be remembered of a run to tell the rest of it: an immutable value, so that clients can share it. Pure.
-
-It is as long as a run. Between runs there is nothing to remember, and the value is one shared object."""
+Each streamed piece of an assistant message is one `message_update`; this is the hottest code of the protocol. An update costs the
+same however long the message has become: `assistantMessageEvent` has the whole new piece, `message` shows only the end of a long
+block (ADR 0014). The whole text is sent when a block ends and when the message does.
+"""
 
 from collections.abc import Iterable
 
@@ -18,18 +18,18 @@ from switchtower.protocols.pi import event_messages
 WHOLE_UP_TO = 1_024
 """Characters of a block up to which an update's `message` shows all of it."""
 TAIL = 512
-"""Characters that it shows of a longer one."""
+"""Characters that the update shows of a longer block."""
 MAX_CALLS_SHOWN = 16
-"""Tool calls that the `message` of an update shows with their arguments; those behind them are shown without."""
+"""Tool calls that the `message` of an update shows with their arguments; later ones are shown without."""
 MAX_CALLS_LISTED = 32
-"""Tool calls that it shows at all; the events of those behind them have them."""
+"""Tool calls that the update shows at all; later ones are only in their own events."""
 MAX_ARGUMENTS_LENGTH = 1_024
 """Bytes of a call's arguments in the `message` of an update."""
 SMALLEST_PIECE = 4_096
-"""Bytes below which neighbouring pieces are kept as one."""
+"""Adjacent pieces below this size, in bytes, are kept as one."""
 
 FIELDS = {events.TextDelta.kind: "text", events.ThinkingDelta.kind: "thinking"}
-"""Which block a piece belongs to; a block's field has the name of its type."""
+"""The block that each kind of piece belongs to; a block's field has the name of its type."""
 
 _STORED_OPEN = b'{"text":"'
 _MESSAGE_OPEN = b'{"role":"assistant","content":['
@@ -40,11 +40,11 @@ _decode_text = msgspec.json.Decoder(str).decode
 _decode_piece = msgspec.json.Decoder(events.TextDelta).decode
 
 Pieces = tuple["Pieces", bytes] | None
-"""What a block has so far, the last piece first, each the inside of a JSON string. Shared by all states it was part of."""
+"""The content of a block so far, the last piece first, each the inside of a JSON string. All states of the block share it."""
 
 
 class AssistantInfo(Struct, frozen=True):
-    """Who speaks as the assistant. `api` is the dialect's name, such as `openai-completions`."""
+    """The model that speaks as the assistant. `api` is the dialect's name, such as `openai-completions`."""
 
     provider: str
     model: str
@@ -55,23 +55,23 @@ class StreamedBlock(Struct):
     field: str
     pieces: Pieces = None
     fresh: list[bytes] = []
-    """Pieces of the batch at hand."""
+    """Pieces of the current batch."""
     tail: str = ""
     length: int = 0
     told: int = -1
-    """The length at which its end was last told."""
+    """The length at which the block's end was last sent."""
 
     @property
     def is_cut(self) -> bool:
         return self.length > WHOLE_UP_TO
 
     def encode_tail(self) -> bytes:
-        """As the `message` of an update has it."""
+        """Encodes the block as the `message` of an update has it."""
         text = f"…{self.tail}" if self.is_cut else self.tail
         return b'{"type":"%b","%b":%b}' % (self.field.encode(), self.field.encode(), _encode(text))
 
     def seal(self) -> None:
-        """Lets the batch's pieces become part of what is kept. Small ones are joined, so that there are few."""
+        """Adds the batch's pieces to the kept ones. Small pieces are joined, so that there are few."""
         if not self.fresh:
             return
         added = self.fresh[0] if len(self.fresh) == 1 else b"".join(self.fresh)
@@ -82,7 +82,7 @@ class StreamedBlock(Struct):
             self.pieces = (self.pieces, added)
 
     def encode_whole(self) -> bytes:
-        """All of its text, as a JSON string."""
+        """Encodes all of the block's text as a JSON string."""
         self.seal()
         parts, pieces = [b'"'], self.pieces
         while pieces is not None:
@@ -93,20 +93,20 @@ class StreamedBlock(Struct):
 
 
 class StreamedMessage(Struct):
-    """Changed only within a batch, by whoever took a `copied` one."""
+    """A streamed message changes only within a batch, and only as a copy that the batch has made with `copy`."""
 
     session: bytes
-    """The beginning of every frame of the session, up to its event."""
+    """The start of every frame of the session, up to its event."""
     cast: AssistantInfo
     ts_ms: int
     blocks: list[StreamedBlock] = []
     current: StreamedBlock | None = None
     lead: bytes = b""
-    """An update up to the text of the current block."""
+    """An update, up to the text of the current block."""
     trail: bytes = b""
-    """And on to the piece."""
+    """The update from there to the piece."""
     partial_lead: bytes = b""
-    """From the piece to the text of the current block in `partial`, which is `message` again: pi's type has both."""
+    """The update from the piece to the text of the current block in `partial`, which is `message` again: pi's type has both."""
     partial_trail: bytes = b""
 
     def copy(self) -> "StreamedMessage":
@@ -126,22 +126,22 @@ class StreamedMessage(Struct):
             block.seal()
 
     def encode_start(self) -> bytes:
-        """`message_start`, with all that has been said so far."""
+        """Encodes a `message_start` with all content so far."""
         return b'%b{"type":"message_start","message":%b}}' % (self.session, self.encode_message())
 
     def encode_message(self, stop_reason: event_messages.StopReason = "stop", error: str | None = None) -> bytes:
-        """The message with the whole of its content, as JSON."""
+        """Encodes the message with its whole content as JSON."""
         content = b",".join(
             b'{"type":"%b","%b":%b}' % (block.field.encode(), block.field.encode(), block.encode_whole()) for block in self.blocks
         )
         return _MESSAGE_OPEN + content + self._encode_foot(stop_reason, error) + b"}"
 
     def add(self, field: str, data: bytes, frames: list[bytes]) -> None:
-        """One piece, as it is stored."""
+        """Adds one piece in its stored form."""
         block = self.current
         if block is None or block.field != field:
             block = self._switch_block(field, frames)
-        # The stored form is the wire's: the JSON string is cut out, and only what is shown of the block is encoded anew.
+        # The stored form is the wire's: the JSON string is cut out, and only the visible part of the block is encoded again.
         piece = data[8:-1] if data.startswith(_STORED_OPEN) else _encode(_decode_piece(data).text)
         text = _decode_text(piece)
         block.fresh.append(piece[1:-1])
@@ -158,17 +158,17 @@ class StreamedMessage(Struct):
         frames.append(b"%b%b%b%b%b%b%b" % (self.lead, shown, self.trail, piece, self.partial_lead, shown, self.partial_trail))
 
     def abort(self, frames: list[bytes]) -> None:
-        """The last updates of a message that does not come to its end: each block ends as long as it got."""
+        """Adds the last updates of a message that does not complete: each block ends at its current length."""
         for index, block in enumerate(self.blocks):
             if block.told != block.length:
                 self._end_block(index, block, block.encode_whole(), frames)
 
     def complete(self, event: events.MessageCompleted, frames: list[bytes]) -> event_messages.Assistant:
-        """The last updates, and the message as it is told in the end (its usage is not known yet)."""
+        """Adds the last updates and returns the final message (its usage is not known yet)."""
         wholes = {"thinking": event.thinking, "text": event.text}
         streamed = {block.field for block in self.blocks}
         for field, whole in wholes.items():
-            if whole and field not in streamed:  # its pieces were pruned: whoever draws from them gets it as one
+            if whole and field not in streamed:  # its pieces were pruned: clients that draw from pieces get it as one
                 self.add(field, _encode(events.TextDelta(whole)), frames)
         content: list[event_messages.Text | event_messages.Thinking | event_messages.ToolCall] = []
         for index, block in enumerate(self.blocks):
@@ -187,7 +187,7 @@ class StreamedMessage(Struct):
         )
 
     def _switch_block(self, field: str, frames: list[bytes]) -> StreamedBlock:
-        """The block that a piece belongs to. There is one of each type, however often a model goes back and forth."""
+        """Returns the block that a piece belongs to. There is one of each type, however often a model alternates."""
         if self.current is not None and self.current.told < 0:
             self._end_block(self.blocks.index(self.current), self.current, self.current.encode_whole(), frames)
         block = next((block for block in self.blocks if block.field == field), None)
@@ -200,7 +200,6 @@ class StreamedMessage(Struct):
         return block
 
     def _set_template(self, block: StreamedBlock) -> None:
-        """Makes the template for the pieces of a block."""
         index, field = self.blocks.index(block), block.field.encode()
         before = b"".join(other.encode_tail() + b"," for other in self.blocks[:index])
         behind = b"".join(b"," + other.encode_tail() for other in self.blocks[index + 1 :])
@@ -251,14 +250,14 @@ class StreamedMessage(Struct):
         )
 
     def _encode_foot(self, stop_reason: event_messages.StopReason = "stop", error: str | None = None) -> bytes:
-        """A message behind its content, but for the closing brace."""
+        """Encodes the part of a message after its content, without the closing brace."""
         return _encode(make_empty_message(self.cast, self.ts_ms, stop_reason, error))[len(_MESSAGE_OPEN) : -1]
 
 
 def make_empty_message(
     assistant: AssistantInfo, ts_ms: int, stop_reason: event_messages.StopReason, error: str | None = None
 ) -> event_messages.Assistant:
-    """An assistant message that says nothing."""
+    """Makes an assistant message without content."""
     return event_messages.Assistant(
         content=(),
         api=assistant.api,
@@ -279,7 +278,7 @@ class OpenCall(Struct, frozen=True):
     tool: str
     args: bytes
     tail: str = ""
-    """The end of what it has put out."""
+    """The end of the call's output."""
     is_cut: bool = False
 
 
@@ -290,12 +289,12 @@ class OpenUiRequest(Struct, frozen=True):
 
 class PiStreamState(Struct, frozen=True, kw_only=True, eq=False):
     session: bytes = b""
-    """The beginning of every frame of the session, up to its event."""
+    """The start of every frame of the session, up to its event."""
     running: bool = False
     chore: str | None = None
-    """What a run is for that is no work of the agent."""
+    """The purpose of a run that is not work of the agent."""
     streamed: StreamedMessage | None = None
-    """The assistant message under way. Nobody changes this one: who needs to takes a copy."""
+    """The assistant message that is being streamed. It must not be changed: the encoder takes a copy."""
     held: event_messages.Assistant | None = None
     """A finished assistant message that waits for its usage."""
     turn_open: bool = False
@@ -303,9 +302,9 @@ class PiStreamState(Struct, frozen=True, kw_only=True, eq=False):
     awaited: int = 0
     """Calls of the turn's message that have no result yet."""
     results: Chain = None
-    """Of the turn."""
+    """The results of the turn."""
     said: Chain = None
-    """By everybody, in this run."""
+    """All messages of this run."""
     said_bytes: int = 0
     calls: tuple[OpenCall, ...] = ()
     questions: tuple[OpenUiRequest, ...] = ()
@@ -314,7 +313,7 @@ class PiStreamState(Struct, frozen=True, kw_only=True, eq=False):
 
     @classmethod
     def empty(cls) -> "PiStreamState":
-        """Always the same object."""
+        """Returns always the same object."""
         return _EMPTY
 
 
@@ -322,7 +321,7 @@ _EMPTY = PiStreamState()
 
 
 def list_chain(chain: Chain) -> list[bytes]:
-    """Oldest first."""
+    """Returns the messages, oldest first."""
     messages = []
     while chain is not None:
         chain, message = chain
@@ -332,7 +331,7 @@ def list_chain(chain: Chain) -> list[bytes]:
 
 
 def take_newest(chain: Chain, limit: int) -> list[bytes]:
-    """Oldest first: as many of the newest as the limit has room for, and the last one in any case."""
+    """Returns as many of the newest messages as fit within the limit, oldest first; the last one in any case."""
     messages: list[bytes] = []
     while chain is not None:
         chain, message = chain
@@ -352,4 +351,4 @@ def make_chain(messages: Iterable[bytes]) -> Chain:
 
 
 UNKNOWN_ASSISTANT = AssistantInfo(provider="", model="")
-"""Spoke in sessions of which no call of a model is known."""
+"""The assistant of sessions without any known call of a model."""

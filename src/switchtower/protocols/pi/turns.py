@@ -1,7 +1,7 @@
-"""The turns of a run and the messages in them, while a batch is told: one assistant message a turn, with its tool results. Pure.
+"""Encodes the turns of a run and their messages within a batch: one assistant message a turn, with its tool results. Pure.
 
-That a turn has ended shows when the last call is answered, or by what comes next. A message's usage is reported behind it,
-so its end is held back until then, or until the run moves on.
+The end of a turn is known when the last call has its result, or from the next event. A message's usage is reported after it, so
+the end of the message is held back until then, or until the run continues.
 """
 
 import msgspec
@@ -12,7 +12,7 @@ from switchtower.protocols.pi import event_messages, stream_state
 from switchtower.protocols.pi.sessions import info, transcript
 
 MAX_END_MESSAGES = 8 * 1024 * 1024
-"""Bytes of messages in `agent_end`; the oldest are left out. Each was told before."""
+"""Bytes of messages in `agent_end`; the oldest are left out. Each was sent before."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -62,7 +62,7 @@ class TurnEncoder:
             self._end_turn()
 
     def discard_message(self, reason: str) -> None:
-        """What was streamed of a message does not count. It ends, and is no part of the conversation."""
+        """The streamed part of a message does not count: the message ends, and is not part of the conversation."""
         if self.streamed is not None:
             self.streamed.abort(self.frames)
             self.emit(event_messages.MessageEnd(Raw(self.streamed.encode_message("error", reason))))
@@ -81,7 +81,7 @@ class TurnEncoder:
             self._end_turn()
 
     def begin_turn(self) -> None:
-        """Whatever comes now belongs to a turn that has no message yet."""
+        """Starts a turn for what follows, unless the current turn has no message yet."""
         if self.open and self.message is not None:
             self._end_turn()
         if not self.open:
@@ -94,7 +94,7 @@ class TurnEncoder:
             self.streamed.abort(self.frames)
             self._end_message(self.streamed.encode_message(stopped, error))
         elif stopped != "stop" or (self.open and self.message is None):
-            # pi's clients learn from a message how a run ended, so there has to be one.
+            # pi's clients learn from a message how a run ended, so there must be one.
             self.begin_turn()
             message = stream_state.make_empty_message(self._assistant, ts_ms, stopped, error)
             self.emit(event_messages.MessageStart(message))

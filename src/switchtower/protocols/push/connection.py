@@ -1,6 +1,7 @@
-"""One push client: its requests become commands of the tower, its subscriptions become frames on its stream.
+"""One push client: its requests become commands of the session service, its subscriptions become frames on its stream.
 
-Knows the tower only by its port and the stream only by its two sides. A client that does not read is not read from.
+It knows the session service only by its port and the stream only by its two sides. While a client does not read, the daemon does
+not read from it.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from switchtower.core.ports import session_service
 from switchtower.core.roles import Access
 from switchtower.core.rules import admission
 from switchtower.core.session import Session
-from switchtower.protocols.push import encoder, errors, extension_messages, inbound, listing_handlers, messages, session_handlers
+from switchtower.protocols.push import encoder, errors, extension_messages, inbound, list_handlers, messages, session_handlers
 from switchtower.transports.stream import Packet, Stream
 
 log = logging.getLogger(__name__)
@@ -28,11 +29,11 @@ CLIENT_NAME_LIMIT = 100
 TRY_AGAIN_LATER = 1013
 SERVICE_RESTART = 1012
 MAX_PENDING_REQUESTS = 1_000
-"""With so many requests under way a client is not read from until half of them are answered."""
+"""A client with this many pending requests is not read from until half of them are answered."""
 
 
 class PushConnection:
-    """Implements `stream.Receiver` and `tower.Outlet`."""
+    """Implements `stream.Receiver` and `session_service.Subscriber`."""
 
     protocol: ClassVar[str] = "push"
 
@@ -44,7 +45,7 @@ class PushConnection:
         *,
         connections: "set[PushConnection] | None" = None,
     ) -> None:
-        """`peers` has it while it is connected."""
+        """`connections` holds this connection while the client is connected."""
         self._connections = connections
         self.tower = tower_
         self._access = access
@@ -53,13 +54,13 @@ class PushConnection:
         self._stream: Stream | None = None
         self._subscriptions: dict[str, session_service.Subscription] = {}
         self._seq_offsets: dict[str, int] = {}
-        """By session, where this client's numbers are not the journal's; see `numbers.py`."""
+        """Per session: the offset by which this client's numbers differ from the journal's; see `inbound.py`."""
         self._snapshots: dict[str, tuple[int, bytes]] = {}
-        """By session, the snapshot that follows the event with this seq."""
+        """Per session: the snapshot that follows the event with this seq."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._pending_count = 0
         self._is_closing = False
-        """It is not read from any more, and closed with its last answer."""
+        """The client is no longer read from, and its connection closes after the last answer."""
         self._handlers: dict[str, Callable[[inbound.PushRequest], bytes | None]] = {
             "hello": self._handle_hello,
             "start_session": self._start_session,
@@ -71,9 +72,9 @@ class PushConnection:
             "cancel_run": self._cancel_run,
             "ping": self._handle_ping,
             **session_handlers.make_session_handlers(self),
-            **listing_handlers.make_listing_handlers(self),
-            **listing_handlers.make_node_handlers(self),
-            **listing_handlers.make_trust_handlers(self),
+            **list_handlers.make_list_handlers(self),
+            **list_handlers.make_node_handlers(self),
+            **list_handlers.make_trust_handlers(self),
         }
 
     # The receiver's side
@@ -111,10 +112,11 @@ class PushConnection:
             task.cancel()
 
     def close_for_restart(self, grace_s: float) -> None:
-        """The daemon goes: what was asked is answered, as far as that takes no longer, and then the client is closed.
+        """Closes the connection because the daemon stops, after the pending requests are answered or `grace_s` has passed.
 
-        push has no frame that says so: an event's `seq` is its session's, and there is none to be had for this. Clients come
-        back with `lastSeenSeq` after any loss of a connection."""
+        push has no frame that announces a restart: an event's `seq` belongs to its session, and this event would have none.
+        Clients reconnect with `lastSeenSeq` after any loss of a connection.
+        """
         if self._stream is None or self._is_closing:
             return
         self._is_closing = True
@@ -128,7 +130,7 @@ class PushConnection:
         if self._stream is not None:
             self._stream.close(SERVICE_RESTART, "service restart, reconnect")
 
-    # The outlet's side
+    # The subscriber's side
 
     @property
     def is_ready(self) -> bool:
@@ -151,12 +153,13 @@ class PushConnection:
         self._send(packet)
 
     def on_gap(self, session_id: str) -> None:
-        """Too slow for the retention: the client gets the gap's answer without having asked."""
+        """The client was too slow for the retention: it gets the answer to a gap without having asked for it."""
         behind = self._subscriptions.pop(session_id)
 
         def attached(attachment: session_service.Attachment | core_errors.CoreError) -> None:
             if isinstance(attachment, core_errors.CoreError):
-                # It cannot be told now. Cut off, it comes back with its cursor, which no silence would make it do.
+                # The gap cannot be reported now. A client that is disconnected reconnects with its cursor; one that gets no
+                # frames would not.
                 self._close_overloaded("try again later")
             elif self._stream is None:
                 attachment.subscription.close()
@@ -220,7 +223,7 @@ class PushConnection:
 
         async def begin() -> None:
             await self.tower.host_services.look_up_model(command)
-            # A flow may have thousands of steps to be checked; others go on meanwhile.
+            # A flow may have thousands of steps to check; the thread keeps the event loop free for other clients.
             ready = await asyncio.to_thread(prepared, command) if command.flow is not None else prepared(command)
             if wants_worktree:
                 ready = await self.tower.host_services.add_worktree(ready)
@@ -229,7 +232,8 @@ class PushConnection:
         self.run_request(request, begin)
 
     def _inherit_from_run(self, command: commands.StartSession, run_id: str, *, wants_worktree: bool) -> commands.StartSession:
-        """What a process of a run leaves open is as in the run's own session; the tower refuses what is more than that."""
+        """Options that a process of a run leaves open are copied from the run's session; the session service refuses wider
+        ones."""
         parent = self.tower.find_session_of_run(run_id)
         if parent is None or wants_worktree or command.program is not None or command.flow is not None:
             raise core_errors.AttachForbidden(
@@ -274,7 +278,7 @@ class PushConnection:
         self, request: inbound.PushRequest, attachment: session_service.Attachment, seq_offset: int
     ) -> bytes:
         session, subscription = attachment.session, attachment.subscription
-        # With a gap nothing is replayed, and the answer has the journal's numbers: a place to attach at another time.
+        # After a gap nothing is replayed, and the answer has the journal's numbers: a cursor to attach with at another time.
         base = 0 if attachment.gap else seq_offset
         replay = messages.Replay(base + subscription.cursor + 1, base + session.seq, completed=True, gap=attachment.gap)
         return self.encode_answer(
@@ -291,8 +295,8 @@ class PushConnection:
             numbering = inbound.get_next_seq_offset(max(last_seen_seq, self._seq_offsets.get(session_id, 0)))
             frames += encoder.encode_gap(session, last_seen_seq, attachment.earliest_seq, now_ms, numbering)
         elif with_summary:
-            # push, resume_session: behind the replay, and with the last replayed number. A client that takes it for a
-            # duplicate of that event has all that it summarises.
+            # push, resume_session: the snapshot follows the replay and has the last replayed number. A client that drops it as a
+            # duplicate of that event already has everything that it summarises.
             summary = encoder.encode_snapshot(session, now_ms, numbering)
             if attachment.subscription.cursor >= session.seq:
                 frames.append(summary)
@@ -337,10 +341,10 @@ class PushConnection:
         command = inbound.build_cancel_run(request.payload, request.session_id, self.actor)
         self.submit(command, request, lambda _: self.encode_answer(request, command.session_id, messages.Accepted(True)))
 
-    # What they share
+    # Helpers that the handlers share
 
     def respond_later(self, request: inbound.PushRequest, make_payload: Callable[[], Awaitable[Struct]]) -> None:
-        """Answers a question that takes time, while others go on."""
+        """Answers a request that takes time, while other requests are handled."""
 
         async def answer() -> None:
             payload = await make_payload()
@@ -349,7 +353,7 @@ class PushConnection:
         self.run_request(request, answer)
 
     def run_request(self, request: inbound.PushRequest, work: Callable[[], Awaitable[None]]) -> None:
-        """Does what takes time; a failure of it is the request's answer."""
+        """Runs the work of a request that takes time; a failure becomes the request's answer."""
 
         async def attempt() -> None:
             try:
@@ -377,7 +381,7 @@ class PushConnection:
         def done(outcome: session_service.SubmitOutcome | core_errors.CoreError) -> None:
             self._count_responded()
             if self._stream is None:
-                return  # gone meanwhile; what it asked for has happened all the same
+                return  # the client disconnected meanwhile; its command has been carried out
             if isinstance(outcome, core_errors.CoreError):
                 self._send(Packet([self._encode_refusal(request, outcome)]))
             else:
@@ -397,14 +401,15 @@ class PushConnection:
             if self._pending_count == 0:
                 asyncio.get_running_loop().call_soon(
                     self._close_stream_for_restart
-                )  # behind the answer, which is said in this very turn
+                )  # after the answer, which is sent in this turn of the event loop
         elif self._pending_count == MAX_PENDING_REQUESTS // 2 and self.is_ready and self._stream is not None:
             self._stream.resume_reading()
 
     def subscribe_to_started_run(self, session_id: str, outcome: session_service.SubmitOutcome) -> None:
-        """Existing clients expect to hear of a run that they started, attached or not."""
+        """Existing clients expect the events of a run that they started, attached or not."""
         if session_id not in self._subscriptions:
-            # Another connection of the same client may have passed a gap: numbers below its own it would drop.
+            # Another connection of the same client may have passed a gap: the client would drop numbers below those it has seen
+            # there.
             self._set_seq_offset(
                 session_id, max((peer._seq_offsets.get(session_id, 0) for peer in self._connections or ()), default=0)
             )
@@ -431,17 +436,17 @@ class PushConnection:
         return self._access.is_from_run
 
     def check_full_access(self) -> None:
-        """For what concerns other sessions than the one that a token lets in to, and for what cannot be taken back."""
+        """Guards requests about sessions other than the one that a token gives access to, and requests that cannot be undone."""
         if not self._access.trusted:
             raise core_errors.AttachForbidden(hint="only the owner may do this, and nothing that a run has started")
 
     def check_is_operator(self) -> None:
-        """For what concerns the daemon itself and everybody at it: its owner, who is on its machine."""
+        """Guards requests about the daemon itself and all its users: they need the owner, on the daemon's own machine."""
         if not self._access.trusted or self._access.via != "cli":
             raise core_errors.AttachForbidden(hint="only the owner may do this, on the daemon's own socket")
 
     def check_is_owner_process(self) -> None:
-        """For what only the owner's own processes can do, whether or not attach tokens are required."""
+        """Guards requests that only the owner's own processes may make, whether or not attach tokens are required."""
         if not self._is_owner_process:
             raise core_errors.AttachForbidden(
                 hint="only the owner may do this, on the daemon's own socket, and no process of a run"
@@ -449,7 +454,7 @@ class PushConnection:
 
     @property
     def _is_owner_process(self) -> bool:
-        """The owner's process on the daemon's own socket: no user's token, no process of a run."""
+        """The client is the owner's process on the daemon's own socket: it has no user's token and is not a process of a run."""
         return self._access.via == "cli" and not self._access.is_from_run
 
     def check_policy(self, policy: str | None) -> None:

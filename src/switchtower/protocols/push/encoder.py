@@ -1,7 +1,7 @@
-"""Push frames out: journal entries to event envelopes, outcomes to responses. Each entry is exactly one event.
+"""Encodes push frames: journal entries become event envelopes, outcomes become responses. Each entry is exactly one event.
 
-The pieces of streamed text are nearly all of the traffic, and their stored form is already push's payload: they are sent as
-they were stored, without being decoded. Live and replayed events go through the same function, so they are the same bytes.
+Pieces of streamed text are nearly all of the traffic, and their stored form is already push's payload: they are sent as they were
+stored, without being decoded. Live and replayed events go through the same function, so they are the same bytes.
 """
 
 from collections.abc import Sequence
@@ -33,17 +33,17 @@ TOOL_NAMES = {
     "git_status": "sandbox_status",
     "git_commit": "sandbox_commit",
 }
-"""The names that push clients know how to render."""
+"""The tool names that push clients can render."""
 
 STATUS_DETAIL_LIMIT = 500
 SCREEN_PHASE = "Screen"
-"""The phase of a status whose detail paints a terminal's whole screen."""
+"""The phase of a status whose detail repaints a terminal's whole screen."""
 
 _TOOL_ERROR_TYPES = frozenset(get_args(messages.ToolErrorType))
 
 
 def encode_batch(session_id: str, entries: Sequence[journal.Entry], seq_offset: int = 0) -> list[bytes]:
-    """`numbering` is what a client's numbers have in addition to the journal's, see `numbers.py`."""
+    """`seq_offset` is added to the journal's numbers to get this client's; see `inbound.py`."""
     as_stored = SENT_AS_STORED
     session = session_id.encode()
     return [
@@ -93,7 +93,7 @@ def make_event_payload(session_id: str, run_id: str | None, event: events.AnyEve
             )
         case events.SessionConfigured():
             return "warning", messages.Warn("SESSION_CONFIGURED", "The session was configured", _describe_configuration(event))
-        # What belongs to no run is told as a warning: the document's `status` is a run's.
+        # An event that belongs to no run is sent as a warning: the document's `status` belongs to a run.
         case events.SessionLoaded():
             return "warning", messages.Warn("SESSION_LOADED", "The session was loaded")
         case events.SessionUnloaded():
@@ -126,7 +126,7 @@ def make_event_payload(session_id: str, run_id: str | None, event: events.AnyEve
         case events.PromptCleared():
             return "status", _make_status("No longer awaiting input", None)
         case events.ScreenCaptured():
-            return "status", messages.Status("tool", SCREEN_PHASE, event.text)  # told whole: half a screen paints nothing
+            return "status", messages.Status("tool", SCREEN_PHASE, event.text)  # not shortened: half a screen paints nothing
         case events.RemoteCallStarted():
             return "warning", messages.Warn(
                 "ERRAND_STARTED", f"{event.by.label} uses {event.tool}", _shorten(_encode_json(event.args))
@@ -151,7 +151,7 @@ def make_event_payload(session_id: str, run_id: str | None, event: events.AnyEve
         case events.DialogClosed():
             return "status", _make_status(f"Dialog closed: {event.reason}", event.dialog_id)
         case events.RunStarted():
-            # What people wrote is told whole: nobody else tells it again.
+            # A user's message is sent in full: no other event repeats it.
             return "status", messages.Status("orchestrator", _RUN_PHASES[event.purpose], event.text)
         case events.MessageQueued():
             return "status", messages.Status("orchestrator", "Message queued", event.text)
@@ -201,7 +201,7 @@ def make_event_payload(session_id: str, run_id: str | None, event: events.AnyEve
         case events.WorkspaceRestored():
             return "status", messages.Status(
                 "orchestrator", "Workspace restored", _describe_restore(event)
-            )  # a list is told whole
+            )  # a list is sent in full
         case events.ApprovalRequested():
             return "approval_required", make_approval_required(event.approval)
         case events.ApprovalDecided():
@@ -223,7 +223,7 @@ def make_event_payload(session_id: str, run_id: str | None, event: events.AnyEve
 
 
 def convert_state(state: events.SessionState) -> messages.SessionState:
-    """A deleted session is not found, so nobody is told of that state."""
+    """A deleted session is not found, so no client is sent that state."""
     assert state is not events.SessionState.DELETED, "who is deleted is not told of"
     return cast(messages.SessionState, state.value)
 
@@ -241,10 +241,10 @@ def make_approval_required(approval: events.Approval) -> messages.ApprovalRequir
 
 
 def encode_gap(session: Session, last_seen_seq: int, earliest_seq: int, ts_ms: int, seq_offset: int) -> list[bytes]:
-    """What a client is sent when its cursor cannot be served: a warning, and where the session stands.
+    """The frames for a client whose cursor cannot be served: a warning, and a snapshot of the session.
 
-    Neither is journalled, so they have the last two numbers of what this client is not sent, in a numbering that this client
-    has not seen: no number of theirs is a duplicate, and what comes next has the snapshot's successor.
+    Neither is journalled, so they take the last two numbers of the events that this client is not sent, in a numbering that this
+    client has not seen: neither number is a duplicate, and the next event has the number after the snapshot's.
     """
     cursor = inbound.get_journal_seq(last_seen_seq)
     if cursor > session.seq:
@@ -259,7 +259,7 @@ def encode_gap(session: Session, last_seen_seq: int, earliest_seq: int, ts_ms: i
 
 
 def encode_snapshot(session: Session, ts_ms: int, seq_offset: int) -> bytes:
-    """Where the session stands, for one client. It has the number of the last event that it includes."""
+    """A snapshot of the session for one client. It has the number of the last event that it includes."""
     pending = session.pending_approval
     snapshot = messages.SessionSnapshot(
         state=convert_state(session.state),
@@ -285,7 +285,7 @@ def encode_response(request_id: str, type_: str, session_id: str | None, payload
 
 
 def encode_pong(request_id: str, ts_ms: int) -> bytes:
-    """The same as `answer` for a ping without a session, from a template: pings come by the thousand."""
+    """Encodes the same bytes as `encode_response` for a ping without a session, from a template: pings arrive by the thousand."""
     return _PONG % (request_id.encode(), ts_ms)
 
 
@@ -422,7 +422,7 @@ def _describe_configuration(event: events.SessionConfigured) -> str:
 
 
 def _describe_dialog(dialog: events.Dialog) -> str:
-    """Which it is and how it is to be answered, for `answer_dialog`."""
+    """Describes the dialog and its kinds of answer, for `answer_dialog`."""
     told = {
         "dialogId": dialog.id,
         "method": dialog.method,
@@ -474,7 +474,7 @@ def _convert_tool_source(tool: str) -> messages.ToolSource:
 
 
 def _convert_mode(mode: str) -> messages.Mode:
-    """Sessions of other protocols know no modes; someone is watching them."""
+    """Sessions of other protocols have no modes; a user watches them."""
     return "headless" if mode == "headless" else "interactive"
 
 
@@ -487,7 +487,7 @@ def _unset_if_none(value: str | None) -> str | UnsetType:
 
 
 def _format_author(event: events.TerminalTyped | events.TerminalKeysTyped) -> str:
-    """Entries that an older version took from a host have the host's claim in the actor's place."""
+    """In entries that an older version mirrored from a host, the host's claim is in the actor's place."""
     if event.relayed is not None and event.by.via != "host":
         return f"the host, which says {event.by.name}"
     return event.by.label

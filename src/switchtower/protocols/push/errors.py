@@ -1,4 +1,4 @@
-"""Core refusals in push's words: one table, and the one place where an error payload is made."""
+"""Converts core refusals to push's error codes: one table, and the only place where an error payload is made."""
 
 from msgspec import UNSET
 
@@ -9,7 +9,7 @@ TABLE: dict[type[errors.CoreError], messages.ErrorCode] = {
     errors.InvalidCommand: "INVALID_REQUEST",
     errors.SessionNotFound: "SESSION_NOT_FOUND",
     errors.AttachForbidden: "ATTACH_FORBIDDEN",
-    # The document's only word for a client that may not; the message names the role.
+    # The document's only code for a client without permission; the message names the role.
     errors.RoleForbidden: "ATTACH_FORBIDDEN",
     errors.RunInProgress: "RUN_IN_PROGRESS",
     errors.NoActiveRun: "NO_ACTIVE_RUN",
@@ -30,7 +30,7 @@ TABLE: dict[type[errors.CoreError], messages.ErrorCode] = {
     errors.UnknownModel: "PROVIDER_NOT_CONFIGURED",
     errors.PriceUnknown: "PROVIDER_NOT_CONFIGURED",
     errors.SandboxUnavailable: "SANDBOX_UNAVAILABLE",
-    # Push has no words of its own for these; `retryable` tells a client what to do.
+    # push has no separate codes for these; `retryable` lets a client decide what to do.
     errors.Overloaded: "INTERNAL_ERROR",
     errors.ShuttingDown: "INTERNAL_ERROR",
     errors.JournalUnavailable: "INTERNAL_ERROR",
@@ -49,4 +49,4 @@ def make_error(code: messages.ErrorCode, message: str, *, detail: str | None = N
 
 
 INTERNAL = messages.ProtocolError("INTERNAL_ERROR", "The daemon failed at this; its log says why", retryable=False)
-"""Our own bug: no detail on the wire, a traceback in the log."""
+"""The answer to our own bug: no detail on the wire, a traceback in the log."""

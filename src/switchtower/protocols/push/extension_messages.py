@@ -1,6 +1,6 @@
-"""What our daemon understands beyond the push document: wire types in the document's manner. Knows nothing of ours.
+"""Wire types that our daemon understands beyond the push document, in the document's manner. They import nothing of the core.
 
-A client learns of them from `hello`: each group is one capability. None of them changes what the document says.
+`hello` announces them to a client: each group is one capability. None of them changes what the document specifies.
 """
 
 from typing import Annotated, Any, Literal

@@ -1,13 +1,13 @@
-"""Push frames in: bytes to a checked request, and a request to a core command. Bad input becomes push's own error.
+"""Decodes push frames: bytes to a checked request, and a request to a core command. Bad input becomes push's own error. Pure.
 
-What each request does, for `core/roles.py`.
+`get_action` maps each request to the action that `core/roles.py` checks.
 
-How a client's event numbers relate to the journal's. Pure.
-
-A client that has no gap is sent the journal's own numbers. Each gap moves a client to the next *numbering*: a multiple of
-`STRIDE` is added to every number that it is sent from then on, the gap's two frames included. So none of them can be a number
-that this client has seen, nor be below its cursor, however far ahead of the journal that is; and its next `lastSeenSeq` holds
-both its numbering and its place in the journal (push, Event Envelope: `seq` is strictly monotonic, clients dedupe by it)."""
+A client without a gap is sent the journal's own numbers. Each gap moves a client to the next *numbering*: a multiple of
+`SEQ_STRIDE` is added to every number that it is sent from then on, including those of the gap's two frames. So none of them can
+be a number that this client has seen, nor be below its cursor, however far ahead of the journal that is; and its next
+`lastSeenSeq` holds both its numbering and its place in the journal (push, Event Envelope: `seq` is strictly monotonic, clients
+dedupe by it).
+"""
 
 import hashlib
 import re
@@ -24,9 +24,9 @@ from switchtower.core.rules import terminals
 from switchtower.protocols.push import errors, extension_messages, messages
 
 UNKNOWN_REQUEST = "req_unknown"
-"""Answers a frame whose own `requestId` is missing, empty or too long to repeat."""
+"""The `requestId` of the answer to a frame whose own is missing, empty or too long to repeat."""
 MAX_ECHO_LENGTH = 256
-"""Characters of a `requestId` that are repeated in an answer."""
+"""The longest `requestId`, in characters, that an answer repeats."""
 
 
 class PushRequest(Struct, frozen=True):
@@ -37,7 +37,7 @@ class PushRequest(Struct, frozen=True):
 
 
 class PushRequestError(Exception):
-    """A frame that is no valid request, with the error to answer it with."""
+    """A frame is not a valid request; `error` is the answer."""
 
     def __init__(self, request_id: str, type_: str, error: messages.ProtocolError) -> None:
         super().__init__(error.message)
@@ -50,7 +50,7 @@ _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Envelope(Struct, frozen=True):
-    """Any request; `payload` is decoded once `type` is known. Ids are checked by hand, at a fifth of what the decoder takes."""
+    """Any request; `payload` is decoded once `type` is known. Ids are checked by hand, at a fifth of the decoder's cost."""
 
     v: str
     kind: str
@@ -73,14 +73,14 @@ def parse(frame: bytes) -> PushRequest:
     try:
         envelope = _decode_envelope(frame)
         if not frame.isascii():
-            frame.decode()  # the decoder passes over fields that it does not know without looking into them
+            frame.decode()  # the decoder skips unknown fields without checking their UTF-8
         if not _is_request_id(envelope.requestId):
             raise msgspec.ValidationError("`requestId` must be `req_` and letters, digits or `._:-`, 256 at most")
         if envelope.sessionId is not None and not _is_session_id(envelope.sessionId):
             raise msgspec.ValidationError("`sessionId` must be `sess_` and letters, digits or `._:-`, 256 at most")
     except _DECODE_ERRORS as problem:
         raise _refuse_frame(frame, problem) from None
-    # push, Protocol Versioning: the version is judged before anything that a later one may have changed
+    # push, Protocol Versioning: the version is checked before anything that a later version may have changed.
     if envelope.v != messages.VERSION:
         raise _refuse_version(envelope.requestId, envelope.type, envelope.v)
     if envelope.kind != "request":
@@ -102,7 +102,8 @@ def parse(frame: bytes) -> PushRequest:
 
 
 def _read_session_id(envelope: _Envelope, payload: Any) -> str:
-    """Clients put it in the envelope, in the payload, or in both; it must be in one and the same in both."""
+    """Clients put the session's id in the envelope, in the payload, or in both; it must be in one of them and the same in
+    both."""
     session_id: str | None = payload.sessionId or envelope.sessionId
     if session_id is None:
         raise PushRequestError(envelope.requestId, envelope.type, errors.make_error("INVALID_REQUEST", "`sessionId` is required"))
@@ -113,7 +114,7 @@ def _read_session_id(envelope: _Envelope, payload: Any) -> str:
 
 
 def _refuse_frame(frame: bytes, problem: Exception) -> PushRequestError:
-    """The slow way, for frames that are no envelope: answer as much of it as can be read."""
+    """The slow path, for frames that are not an envelope: the answer repeats as much of the frame as can be read."""
     reason = f"Invalid request: {problem}"
     try:
         frame.decode()
@@ -125,7 +126,7 @@ def _refuse_frame(frame: bytes, problem: Exception) -> PushRequestError:
     if not isinstance(loose, dict):
         return PushRequestError(UNKNOWN_REQUEST, "unknown", errors.make_error("INVALID_REQUEST", reason))
     given_id, given_type, version = loose.get("requestId"), loose.get("type"), loose.get("v")
-    # An id that the protocol does not allow is repeated all the same: by no other could its client match the answer.
+    # An id that the protocol does not allow is still repeated: the client could not match the answer by any other.
     request_id = given_id if isinstance(given_id, str) and 1 <= len(given_id) <= MAX_ECHO_LENGTH else UNKNOWN_REQUEST
     type_ = given_type if isinstance(given_type, str) else "unknown"
     if isinstance(version, str) and version != messages.VERSION:
@@ -144,7 +145,7 @@ def _refuse_version(request_id: str, type_: str, version: str) -> PushRequestErr
 def build_start_session(
     request: messages.StartSession, session_id: str, actor: events.Actor, attach_token_sha256: str, *, is_owner: bool
 ) -> commands.StartSession:
-    """`is_owner`: the request came over the owner's own socket."""
+    """`is_owner`: the request arrived on the owner's own socket."""
     if request.trust and not is_owner:
         raise core_errors.AttachForbidden(hint="only the owner's own socket can say that a folder is trusted")
     sandbox = None if request.sandboxProvider == "auto" else request.sandboxProvider
@@ -179,7 +180,7 @@ def build_start_session(
 
 def _build_flow(wish: messages.FlowWish) -> events.Flow:
     return events.Flow(
-        name="",  # the document says it, and is read where it is checked
+        name="",  # the document has the name; it is read when the document is checked
         document=wish.document,
         inputs=wish.inputs,
         runtime=wish.runtime,
@@ -224,7 +225,7 @@ def build_decide_approval(request: messages.SubmitApproval, session_id: str, act
     if request.decision == "approve":
         verdict = events.Verdict.APPROVE
     else:
-        # A comment is there for the model to read, so a denial with one lets the run continue.
+        # A comment is meant for the model, so a denial with a comment lets the run continue.
         stops = not request.comment if request.stop is None else request.stop
         verdict = events.Verdict.DENY_STOP if stops else events.Verdict.DENY_CONTINUE
     return commands.DecideApproval(
@@ -270,7 +271,7 @@ def build_configure_session(
 
 
 def build_answer_dialog(request: extension_messages.AnswerDialog, session_id: str, actor: events.Actor) -> commands.AnswerDialog:
-    """Raises `InvalidCommand` unless it is one answer."""
+    """Raises `InvalidCommand` unless the request has exactly one answer."""
     given: dict[str, object] = {
         name: answer
         for name, answer in (("value", request.value), ("confirmed", request.confirmed), ("responses", request.responses))
@@ -293,7 +294,7 @@ def build_terminal_input(
     return commands.TypeInput(
         session_id=session_id,
         actor=actor,
-        # Its own kind of identity: a message's may be spelled the same.
+        # The prefix separates inputs from messages, whose ids may be equal.
         idempotency_key=f"input:{request.inputId}",
         input_id=request.inputId,
         text=request.text,
@@ -346,16 +347,16 @@ REQUEST_ACTIONS: dict[str, Action] = {
 
 
 def get_action(type_: str, payload: messages.Request | extension_messages.ExtensionRequest) -> Action | None:
-    """None for a request without a row, which needs an admin."""
+    """Returns None for a request without a row in the table; such a request needs an admin."""
     if isinstance(payload, messages.SubmitApproval) and payload.decision == "approve" and payload.scope == "session":
         return Action.ALLOW_ALWAYS
     return REQUEST_ACTIONS.get(type_)
 
 
 SEQ_STRIDE = 1_000_000_000
-"""More events than a session can have."""
+"""A session cannot have this many events."""
 _MAX_SEQ = 2**53 - 1
-"""What a JSON number holds exactly."""
+"""The largest integer that a JSON number holds exactly."""
 
 
 def get_journal_seq(number: int) -> int:
@@ -367,6 +368,6 @@ def get_seq_offset(number: int) -> int:
 
 
 def get_next_seq_offset(last_seen: int) -> int:
-    """The numbering after that of `last_seen`. After the last of millions, the first one comes again."""
+    """Returns the numbering after that of `last_seen`. After the last one, of millions, it returns the first again."""
     following = get_seq_offset(last_seen) + SEQ_STRIDE
     return following if following + SEQ_STRIDE <= _MAX_SEQ else SEQ_STRIDE

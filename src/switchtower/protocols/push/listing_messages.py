@@ -1,10 +1,8 @@
-"""Requests about all sessions at once, and about a session's place among them: listed, searched, forked, deleted. Ours, and
-spelled like the document's own. Knows nothing of the core.
+"""Wire types of our requests about all sessions (list, search, fork, delete), about the nodes that share one store (list, drain)
+and about the folders that the owner trusts.
 
-Requests about the nodes that share one store: who is there, and emptying one. Ours, and spelled like the document's own.
-Knows nothing of the core.
-
-Requests about the folders that the owner trusts. Ours, and spelled like the document's own. Knows nothing of the core."""
+They are our additions, spelled like the document's own, and import nothing of the core.
+"""
 
 from typing import Annotated, Any
 

@@ -1,6 +1,7 @@
-"""The Push runtime protocol's wire types, exactly as specified. Knows nothing of ours and does no I/O.
+"""The push runtime protocol's wire types, exactly as specified. They import nothing of the core and do no I/O.
 
-Requests tolerate unknown fields (existing clients send some); what we send is closed. Field names are the document's.
+Requests tolerate unknown fields (existing clients send some); the structs that we send are closed. Field names are the
+document's.
 """
 
 from typing import Annotated, Any, Literal
@@ -12,19 +13,19 @@ VERSION = "push.runtime.v1"
 # `(?!\n)` because Python's `$`, unlike JSON Schema's, also matches before a final line feed.
 RequestId = Annotated[str, Meta(pattern=r"^req_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 EchoedRequestId = Annotated[str, Meta(min_length=1, max_length=256)]
-"""A response has its request's id, also when the request is refused because of that id."""
+"""A response repeats its request's id, even when the request is refused because of that id."""
 SessionId = Annotated[str, Meta(pattern=r"^sess_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 RunId = Annotated[str, Meta(pattern=r"^run_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 ClientMessageId = Annotated[str, Meta(pattern=r"^msg_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 ApprovalId = Annotated[str, Meta(pattern=r"^appr_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 DialogId = Annotated[str, Meta(pattern=r"^dlg_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
-"""Ours."""
+"""Our addition."""
 AttachToken = Annotated[str, Meta(pattern=r"^att_[A-Za-z0-9._:-]+(?!\n)$", max_length=256)]
 TerminalSize = Annotated[int, Meta(ge=1, le=1000)]
 Engine = Literal["agent", "pty", "flow"]
 Seq = Annotated[int, Meta(ge=1)]
 Cursor = Annotated[int, Meta(ge=0, le=2**53 - 1)]
-"""No more than a JSON number can hold exactly, which is also less than stores can count to."""
+"""The upper bound is the largest integer that a JSON number holds exactly; stores can count further."""
 ExitCode = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 NonEmpty = Annotated[str, Meta(min_length=1)]
 RulePart = Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -39,10 +40,11 @@ RunOutcome = Literal["success", "failed", "cancelled", "denied"]
 ApprovalDecision = Literal["approve", "deny"]
 Mode = Literal["interactive", "headless"]
 WishedMode = Literal["interactive", "headless", "tui"]
-"""Deployed clients call a terminal UI's session `tui`; it is `interactive` here."""
+"""Deployed clients call the session of a terminal UI `tui`; the daemon treats it as `interactive`."""
 SandboxProvider = Literal["local", "modal"]
 SandboxWish = Literal["local", "modal", "bubblewrap", "auto"]
-"""What a client may ask for; `bubblewrap` is ours, and told as `local`, which existing clients know."""
+"""The sandboxes that a client may ask for; `bubblewrap` is our addition and is reported as `local`, which existing clients
+know."""
 PolicyProfile = Literal["read-only", "ask", "auto", "yolo"]
 PresetName = Annotated[str, Meta(min_length=1, max_length=256)]
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]

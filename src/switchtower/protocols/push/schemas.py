@@ -1,4 +1,4 @@
-"""The protocol's JSON Schemas, made from the wire types: five documents under the names that the specification gives.
+"""Builds the protocol's JSON Schemas from the wire types: five documents under the names that the specification gives.
 
 `documents/schemas/` holds them; a test compares. `python -m switchtower.protocols.push.schemas DIR` writes them (`make schemas`).
 """
@@ -27,7 +27,7 @@ NEEDS_SESSION = messages.NEEDS_SESSION | extension_messages.NEEDS_SESSION
 
 
 def build_documents() -> dict[str, JsonSchema]:
-    """File name to schema."""
+    """Returns the schemas by file name."""
     return {
         ENVELOPE: _build_document(
             ENVELOPE, "Any push message", {"oneOf": [{"$ref": name} for name in (REQUEST, RESPONSE, EVENT)]}
@@ -40,7 +40,8 @@ def build_documents() -> dict[str, JsonSchema]:
 
 
 def _build_document(name: str, title: str, body: JsonSchema) -> JsonSchema:
-    # What only Python's `$` needs is left out: in JSON Schema it means the very end, and not every validator can look ahead.
+    # The lookahead is needed only because of Python's `$`: in JSON Schema `$` means the very end, and not every validator has
+    # lookahead.
     portable: JsonSchema = msgspec.json.decode(msgspec.json.encode(body).replace(rb"(?!\\n)$", b"$"))
     return {"$schema": DIALECT, "$id": name, "title": title, **portable}
 
@@ -48,7 +49,7 @@ def _build_document(name: str, title: str, body: JsonSchema) -> JsonSchema:
 def _build_definitions() -> JsonSchema:
     payloads: list[type] = list(dict.fromkeys([*REQUESTS.values(), *ANSWERS.values(), *messages.EVENTS.values()]))
     _, components = msgspec.json.schema_components([*payloads, messages.ProtocolError], ref_template="#/$defs/{name}")
-    # Response payloads of two names may share a type with an event; a definition is keyed by its class, so nothing is said twice.
+    # Response payloads of two names may share a type with an event; a definition is keyed by its class, so none is repeated.
     return dict(sorted(components.items()))
 
 
@@ -73,7 +74,7 @@ def _build_requests() -> JsonSchema:
 
 
 def _require_session_id() -> JsonSchema:
-    """A session-targeted request names its session, in the envelope or in the payload."""
+    """A request about a session names the session, in the envelope or in the payload."""
     named = {"required": ["sessionId"], "properties": {"sessionId": {"type": "string"}}}
     return {
         "if": {"properties": {"type": {"enum": sorted(NEEDS_SESSION)}}},

@@ -1,4 +1,4 @@
-"""Requests beyond the push document, for one client: each becomes a command of the tower or a question to it."""
+"""Handlers of requests beyond the push document, for one client: each submits a command to the session service or queries it."""
 
 import asyncio
 from collections.abc import Callable
@@ -284,7 +284,8 @@ class _SessionRequests:
         return request.session_id
 
     def _require_person_access(self, request: inbound.PushRequest) -> str:
-        """What a run has started could answer the prompts that are there to stop it, whichever token it has found."""
+        """A process of a run is refused: with any token that it has found it could answer the prompts that are meant to stop
+        it."""
         if self._connection.is_run_process:
             raise errors.AttachForbidden(request.session_id, hint="what a run has started cannot type into terminals")
         return self._require_command_access(request)

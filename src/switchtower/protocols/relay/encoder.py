@@ -1,7 +1,7 @@
-"""Events as relay's envelopes, for apps and for the hub alike. At most one for an event.
+"""Encodes events as relay's envelopes, for apps and for the hub alike. An event becomes at most one envelope.
 
-A run is a session: its `run_id` is the session's id and its `seq` the journal's. Of a session that lives on another host only
-what that host told is passed on, under the host's own numbers. `id` is ours: the place in this journal, for paging.
+A run is a session: its `run_id` is the session's id and its `seq` the journal's. For a session of another host only that host's
+own messages are passed on, under the host's own numbers. `id` is ours: the place in this journal, for paging.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from switchtower.protocols.relay import wire_values
 
 TERMINAL = "terminal"
 FLOW = "flow"
-"""The tool that a program in a terminal is, in the core's words."""
+"""The tool names, in the core's terms, of a program in a terminal and of a flow."""
 RESULT_LIMIT = 4_000
 SUMMARY_LIMIT = 80
 REASONS = ("permission", "choice", "prompt", "unknown")
@@ -28,7 +28,7 @@ _APPROVE, _DENY = "y\n", "n\n"
 _LOCAL = "local"
 _ACTORS = {"web": "web", "app": "web", "cli": "cli", _LOCAL: "cli"}
 _OP_TOOLS = {"rpc.bash": "bash"}
-"""relay, run.permission_requested: its own example of `op_tool`."""
+"""relay, run.permission_requested: the document's own example of `op_tool`."""
 DECISION_NAMES = {
     events.Verdict.APPROVE: "approve",
     events.Verdict.DENY_CONTINUE: "deny",
@@ -40,18 +40,18 @@ OUTPUTS = frozenset({events.ToolProgressed.kind, events.TextDelta.kind})
 
 
 class EnvelopeHeader(Struct, frozen=True):
-    """What every envelope of a session says."""
+    """The fields that every envelope of a session has."""
 
     session_id: str
     run_id: str
     host_id: str
     mirrored: bool
-    """It lives on another host."""
+    """The session runs on another host."""
     is_terminal: bool
     ends: bool
-    """Its run is its end: nobody has another message for it."""
+    """The end of its run is the end of the session: it takes no further message."""
     encoded_ids: bytes = b""
-    """Both ids as every envelope has them; follows from them."""
+    """Both ids, encoded as in every envelope; derived from them."""
 
     def __post_init__(self) -> None:
         encoded = b'"host_id":%b,"run_id":%b' % (_encode(self.host_id), _encode(self.run_id))
@@ -81,12 +81,12 @@ class EnvelopeHeader(Struct, frozen=True):
 
 
 class _StreamedPiece(Struct):
-    """Streamed text, as far as it must be read to be passed on."""
+    """Streamed text, as far as it must be decoded to be passed on."""
 
     text: msgspec.Raw
     relayed: events.Relayed | None = None
     call_id: msgspec.Raw = msgspec.Raw()
-    """Of the tool that put it out."""
+    """The tool call that wrote the output."""
 
 
 NO_CALL_ID = msgspec.Raw()
@@ -106,7 +106,7 @@ def encode_event(about: EnvelopeHeader, entry: journal.Entry) -> bytes | None:
     event = codec.decode(entry.kind, entry.data)
     relayed = event.relayed
     if about.mirrored and relayed is None and not isinstance(event, _HUB_EVENTS):
-        return None  # of our own making; the host's words say it already
+        return None  # it is our own event; the host's message reports it already
     told = make_message(about, event)
     if told is None:
         return None
@@ -119,7 +119,7 @@ def encode_event(about: EnvelopeHeader, entry: journal.Entry) -> bytes | None:
 
 
 def encode_unnumbered(type_: str, now_ms: int, data: Any, *, run_id: str | None = None, host_id: str | None = None) -> bytes:
-    """Something that is not in a run's journal."""
+    """Encodes a message that is not in a run's journal."""
     head: dict[str, Any] = {"type": type_, "ts": wire_values.format_timestamp(now_ms)}
     if host_id is not None:
         head["host_id"] = host_id
@@ -146,7 +146,7 @@ def _encode_output(about: EnvelopeHeader, entry: journal.Entry) -> bytes | None:
 
 
 def _encode_head(about: EnvelopeHeader, type_: str, at_ms: int, seq: int | None, place: int) -> bytes:
-    # One step: each piece of each program's output comes through here.
+    # This is one formatting step because each piece of each program's output passes here.
     stamp = wire_values.format_timestamp(at_ms).encode()
     if seq is None:
         return b'{"type":"%b","ts":"%b",%b,"id":%d,"data":' % (_escape_type(type_), stamp, about.encoded_ids, place)
@@ -155,12 +155,12 @@ def _encode_head(about: EnvelopeHeader, type_: str, at_ms: int, seq: int | None,
 
 @lru_cache(maxsize=256)
 def _escape_type(type_: str) -> bytes:
-    """Without the quotes around it. Another host may have types of any spelling."""
+    """Escapes the type, without the quotes around it. Another host may have types of any spelling."""
     return _encode(type_)[1:-1]
 
 
 def make_message(about: EnvelopeHeader, event: events.AnyEvent) -> tuple[str, dict[str, Any]] | None:
-    """What relay calls it, and its data; None where relay has no word for it."""
+    """Returns relay's type of the event and its data; None when relay has no message for it."""
     match event:
         case events.SessionStarted():
             return "run.started", _make_session_started(event, mirrored=about.mirrored)
@@ -242,7 +242,7 @@ def make_message(about: EnvelopeHeader, event: events.AnyEvent) -> tuple[str, di
         case events.RunCompleted():
             return _make_completed(about, event)
         case events.SessionDeleted():
-            # relay has no word for it; a run that is gone has ended. `deleted` is ours.
+            # relay has no message for it; a deleted run has ended. `deleted` is our addition.
             return "run.exited", {"exit_code": event.exit_code or 0, "deleted": True}
         case events.HostLost():
             return "run.lost", {}
@@ -288,25 +288,26 @@ def make_message(about: EnvelopeHeader, event: events.AnyEvent) -> tuple[str, di
 
 
 def convert_actor(by: events.Actor) -> str:
-    """Where it came from, in relay's few words; by the word of another machine, which the document calls informational."""
+    """Returns the origin of an action as one of relay's few values; another machine's claim counts, which the document calls
+    informational."""
     return _ACTORS.get(by.via if by.claims is None else by.claims.via, "system")
 
 
 def _get_tool_actor(by: events.Actor) -> str:
-    """relay, Tool Events: only these also know `local`, for the host's own socket."""
+    """relay, Tool Events: only these also have `local`, for the host's own socket."""
     via = by.via if by.claims is None else by.claims.via
     return via if via == _LOCAL else convert_actor(by)
 
 
 def get_op_tool(kind: str, tool: object) -> str | None:
-    """What a question is about. None for a prompt of a program, which is about no tool."""
+    """Returns the tool that a question is about. None for a prompt of a program, which is about no tool."""
     if kind == TERMINAL or not isinstance(tool, str):
         return None if kind == TERMINAL else kind
     return _OP_TOOLS.get(tool, tool)
 
 
 def make_permission(approval: events.Approval, *, mirrored: bool = False) -> dict[str, Any]:
-    """Of a question of another host (`mirrored`) the fields that the host has left out stay absent."""
+    """For a question of another host (`mirrored`), the fields that the host has left out stay absent."""
     details = approval.details
     tool = details.get("tool")
     told: dict[str, Any] = {
@@ -314,13 +315,13 @@ def make_permission(approval: events.Approval, *, mirrored: bool = False) -> dic
         "reason": reason if (reason := details.get("reason")) in REASONS else "permission",
         "prompt": approval.title,
         "op_tool": tool if mirrored else get_op_tool(approval.kind, tool),
-        # relay, events: what is decided is shown whole. The core asks nothing that would not fit a frame.
+        # relay, events: the details to be decided are shown in full. The core asks no question that would not fit a frame.
         "op_args": details.get("args", None if mirrored else details),
         "op_args_summary": approval.summary[:SUMMARY_LIMIT],
     }
     if mirrored and approval.summary == approval.title[:SUMMARY_LIMIT]:
         told["op_args_summary"] = None
-    # Ours: it can only be denied, and why. There is no text that would approve it.
+    # Our addition: the question can only be denied, and why. No text would approve it.
     cannot = {} if "approve" in approval.options else {events.CANNOT_APPROVE: str(details.get(events.CANNOT_APPROVE, ""))}
     return {name: value for name, value in told.items() if value is not None} | _make_answer_texts(approval, mirrored) | cannot
 
@@ -339,7 +340,7 @@ def _make_session_started(event: events.SessionStarted, *, mirrored: bool) -> di
     if event.program is not None:
         program = event.program
         told: dict[str, Any] = {"tool": program.tool, "cwd": event.workspace.root, "command": program.command}
-        # The size is ours. Another host has said it in so many words, or not at all.
+        # The size is our addition. Another host reports it itself, or not at all.
         return told if mirrored else {**told, "cols": program.cols, "rows": program.rows}
     if event.flow is not None:
         return {"tool": FLOW, "cwd": event.workspace.root, "command": event.flow.name}
@@ -357,14 +358,14 @@ def _make_run_started(event: events.RunStarted) -> tuple[str, dict[str, Any]] | 
 
 
 def _make_input(by: events.Actor, input_id: str, text: str, sha256: str | None) -> dict[str, Any]:
-    # Of a message only what was kept of it can be counted.
+    # Only the kept part of a message can be hashed.
     input_id = wire_values.format_request_id(input_id) if input_id.startswith("appr_") else input_id
     digest = sha256 or hashlib.sha256(text.encode()).hexdigest()
     return {"actor": convert_actor(by), "input_id": input_id, "text_redacted": text, "text_sha256": digest}
 
 
 def _make_usage(event: events.UsageReported) -> dict[str, Any]:
-    """Ours: what one call of a model took."""
+    """Our addition: the usage of one call of a model."""
     told: dict[str, Any] = {"provider": event.provider, "model": event.model}
     told |= {"input_tokens": event.input_tokens, "output_tokens": event.output_tokens}
     return {**told, "cost": event.cost, "context_window": event.context_window}
@@ -394,14 +395,14 @@ def _make_completed(about: EnvelopeHeader, event: events.RunCompleted) -> tuple[
     if about.is_terminal or about.ends:
         exited: dict[str, Any] = {"exit_code": event.exit_code_hint if event.exit_code is None else event.exit_code}
         if event.outcome in (events.Outcome.CANCELLED, events.Outcome.DENIED):
-            exited["outcome"] = event.outcome.value  # ours: the code alone does not tell a stop from a failure
+            exited["outcome"] = event.outcome.value  # ours: the code alone does not distinguish a stop from a failure
         return "run.exited", exited
-    # An agent that has done its work waits for the next message.
+    # An agent that has completed its work waits for the next message.
     return "run.awaiting_input", {"reason": "prompt", "prompt": event.summary[:200]}
 
 
 def _truncate(value: object) -> object:
-    """The value itself, or how it begins when it is long."""
+    """Returns the value itself, or its start when it is long."""
     spelled = _encode(value)
     if len(spelled) <= RESULT_LIMIT or _is_truncated(value, len(spelled)):
         return value
@@ -409,5 +410,5 @@ def _truncate(value: object) -> object:
 
 
 def _is_truncated(value: object, length: int) -> bool:
-    """It was cut already, on its own host. Quoted once more, what was cut is at most twice as long."""
+    """The value was truncated already, on its own host. Quoted once more, the truncated text is at most twice as long."""
     return isinstance(value, dict) and value.keys() == {"truncated"} and length <= 2 * RESULT_LIMIT + len('{"truncated":""}')

@@ -1,4 +1,4 @@
-"""Refusals in relay's words, which are plain strings: one table, and the one exception that carries them."""
+"""Refusals as relay's plain strings: one table, and the exceptions that carry them."""
 
 from switchtower.core import errors
 
@@ -49,11 +49,11 @@ TABLE: dict[type[errors.CoreError], str] = {
     errors.OwnerUnreachable: "the run's node cannot be reached; try again",
     errors.OutcomeUnknown: "the run's node went away; look at the run before trying again",
 }
-"""Without words of relay's, or of ours for it, the refusal's own message is told."""
+"""A refusal for which neither relay nor this table has a text keeps its own message."""
 
 
 class RelayError(Exception):
-    """What was asked will not be done; the text is what the asker is told."""
+    """The request is refused; the text is sent to the client."""
 
     @property
     def text(self) -> str:
@@ -75,7 +75,7 @@ class UnknownHost(RelayError):
 
 
 class HostOffline(RelayError):
-    """The run's host is not connected, or went before it answered."""
+    """The run's host is not connected, or disconnected before it answered."""
 
     def __init__(self, text: str = HOST_OFFLINE) -> None:
         super().__init__(text)
@@ -93,4 +93,4 @@ def convert_core_error(refusal: errors.CoreError) -> str:
 
 
 class RunMoved(Exception):
-    """The run's home is another node by now."""
+    """Another node owns the run by now."""

@@ -1,9 +1,9 @@
-"""What a host tells of its runs, in the core's words: the other direction of `outbound`, for the hub. Pure.
+"""Decodes a host's messages about its runs as core events: the inverse of `encoder`, for the hub. Pure.
 
-A host is not to be trusted further than its own runs: wrong types become a report that says so, never an exception later.
-What we have no word for is kept as it came, and what a host says beyond the document travels along as `extra`.
-
-What each message of an app does, for `core/roles.py`. The HTTP endpoints name theirs in their rows."""
+A host is trusted only with its own runs: wrong types become a report that names them, never an exception later. Messages without
+a core event are kept as they came, and fields beyond the document are kept as `extra`. `get_action` maps each message of an app
+to the action that `core/roles.py` checks; the HTTP endpoints name theirs in their rows.
+"""
 
 from typing import Any, Literal
 
@@ -17,13 +17,13 @@ from switchtower.protocols.relay import encoder, messages, wire_values
 UNKNOWN = "unknown"
 MAX_TOOL_LENGTH = 64
 EMPTY_REPORT = "host.nothing"
-"""The type of a message of which only its number counts."""
+"""The type of a message of which only the number counts."""
 _RESERVED_TYPES = (EMPTY_REPORT, "run.ack", "run.error", "run.gap", "run.lost", "run.found", "error", "host.heartbeat")
-"""What a host has no business to tell apps: only its number counts."""
+"""Types that a host may not send to apps: only their number counts."""
 CALL = "terminal"
-"""The one call that a run of another host is, in the core's words."""
+"""The id of the one call that a run of another host consists of."""
 _APPROVAL_LIFETIME_MS = 30 * 86_400_000
-"""How long a question of another host counts as open here; when it ends is decided there."""
+"""Milliseconds for which an approval of another host counts as open here; its host decides when it ends."""
 _VERDICTS = {verdict: word for word, verdict in encoder.DECISION_NAMES.items()}
 _MAX_TEXT_LENGTH = 1_048_576
 _MAX_CLAIM_LENGTH = 200
@@ -33,7 +33,7 @@ _decode_data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class InvalidReport(Exception):
-    """The data of a message are not what its type promises."""
+    """The data of a message do not match its type."""
 
 
 def make_opening_events(
@@ -45,7 +45,7 @@ def make_opening_events(
     cols: int = terminals.COLS,
     rows: int = terminals.ROWS,
 ) -> tuple[events.AnyEvent, ...]:
-    """How a session of another host begins."""
+    """Makes the first events of a session of another host."""
     by = events.Actor(name=host, via="host")
     return (
         events.SessionStarted(
@@ -65,7 +65,7 @@ def make_opening_events(
 
 
 def parse_report(host: str, envelope: messages.Envelope, now_ms: int) -> commands.HostReport:
-    """One numbered message of a host. Never refuses: a number that was told is a number that counts."""
+    """Converts one numbered message of a host. It never refuses: a number that was sent is a number that counts."""
     assert envelope.seq is not None, "only what is numbered is mirrored"
     at_ms = wire_values.parse_timestamp(envelope.ts, now_ms)
     if envelope.type == "run.output" and (text := _read_plain_output(envelope)) is not None:
@@ -80,13 +80,13 @@ def parse_report(host: str, envelope: messages.Envelope, now_ms: int) -> command
     relayed = events.Relayed(envelope.seq, at_ms, extra)
     first, *rest = told
     if isinstance(first, events.ToolFinished) and rest and isinstance(rest[-1], events.RunCompleted):
-        # The end of the run is what the host said; the end of its call is ours.
+        # The end of the run is the host's message; the end of its call is our own event.
         return commands.HostReport(envelope.seq, (first, msgspec.structs.replace(rest[-1], relayed=relayed)))
     return commands.HostReport(envelope.seq, (msgspec.structs.replace(first, relayed=relayed), *rest))
 
 
 class _PlainOutput(msgspec.Struct, forbid_unknown_fields=True):
-    """Nearly all that hosts tell."""
+    """Nearly all messages of hosts have this form."""
 
     stream: Literal["stdout"]
     text: str
@@ -96,7 +96,7 @@ _decode_plain = msgspec.json.Decoder(_PlainOutput).decode
 
 
 def _read_plain_output(envelope: messages.Envelope) -> str | None:
-    """The text of output that has nothing else to say; None for all other, which is looked at closely."""
+    """Returns the text of output without further fields; None for all other, which is decoded field by field."""
     try:
         text = _decode_plain(envelope.data).text
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -105,7 +105,7 @@ def _read_plain_output(envelope: messages.Envelope) -> str | None:
 
 
 class _Fields:
-    """A message's data, of which each field is taken once; what is left over is `left`."""
+    """A message's data. Each field is taken once; the remaining ones are in `left`."""
 
     def __init__(self, envelope: messages.Envelope) -> None:
         try:
@@ -157,7 +157,7 @@ def _convert_event(host: str, type_: str, fields: _Fields, at_ms: int) -> tuple[
                 tool=fields.take_text("tool", UNKNOWN)[:MAX_TOOL_LENGTH],
                 cwd=fields.take_text("cwd", ""),
                 command=fields.take_text("command", ""),
-                # Passed on as it came, too: the document does not know it.
+                # It is also passed on as it came: the document does not have it.
                 cols=_read_size_or(fields, "cols", terminals.COLS),
                 rows=_read_size_or(fields, "rows", terminals.ROWS),
             )
@@ -169,7 +169,7 @@ def _convert_event(host: str, type_: str, fields: _Fields, at_ms: int) -> tuple[
             shown = events.PromptShown(reason=reason, prompt=prompt, approval_id=approval_id)
             if approval_id is None:
                 return (shown,)
-            # relay, interop: with a `request_id` it awaits an approval. Where that was requested already, this is left out.
+            # relay, interop: with a `request_id` it awaits an approval. If that was requested already, this is left out.
             asked = events.Approval(
                 id=approval_id,
                 call_id=CALL,
@@ -263,12 +263,12 @@ def _read_decision(host: str, fields: _Fields) -> events.AnyEvent:
 
 
 def _make_decider(host: str, fields: _Fields) -> events.Actor:
-    """The host, with whom it names. That is its claim, and says nothing about the users of this hub."""
+    """Returns the host as the actor, with the user that it names. That is its claim, and does not identify a user of this hub."""
     fields.left.pop("actor", None)
     name, via = fields.take_text("by", ""), fields.take_text("via", "")
     said = fields.take_any("claims")
     if isinstance(said, dict):
-        # A host that passes on what its hub said about who decided.
+        # The host passes on what its hub claimed about the user.
         name, via = (value if isinstance(value := said.get(key), str) else "" for key in ("by", "via"))
     if not name:
         return events.Actor(name=host, via="host")
@@ -286,8 +286,8 @@ def _read_input(host: str, fields: _Fields) -> tuple[events.AnyEvent, ...]:
 
 
 def _make_withdrawal(request_id: str) -> tuple[events.AnyEvent, ...]:
-    """Relay has no word for a decision: that the question's own id was typed, or its call has ended, shows that it was made.
-    Without such a question, or when its decision was told, this is left out."""
+    """Relay has no message for a decision: input with the approval's own id, or the end of its call, shows that it was made.
+    Without such an approval, or when its decision was reported, this is left out."""
     try:
         return (events.ApprovalWithdrawn(approval_id=wire_values.parse_request_id(request_id), reason="answered on its host"),)
     except wire_values.InvalidRelayId:
@@ -356,7 +356,7 @@ MESSAGE_ACTIONS: dict[str, Action] = {
 
 
 def get_action(type_: str, request: Any) -> Action | None:
-    """None for a message without a row, which needs an admin."""
+    """Returns None for a message without a row in the table; such a message needs an admin."""
     if isinstance(request, messages.Decide) and request.decision == "approve_for_session":
         return Action.ALLOW_ALWAYS
     return MESSAGE_ACTIONS.get(type_)

@@ -1,4 +1,4 @@
-"""Relay's wire types, as its document has them. What the document leaves open is taken as loosely as its clients send it.
+"""Relay's wire types, as in its document. What the document leaves open is accepted as loosely as its clients send it.
 
 Unknown fields are ignored, ids are any text of 1 to 128 characters, and a missing `data` is an empty one.
 """
@@ -12,7 +12,7 @@ Id = Annotated[str, Meta(min_length=1, max_length=128)]
 Seq = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 Reason = Literal["permission", "choice", "prompt", "unknown"]
 Signal = Literal["term", "kill", "int"]
-"""`int` is of newer clients: Ctrl-C."""
+"""Newer clients send `int`: Ctrl-C."""
 Size = Annotated[int, Meta(ge=1, le=1_000)]
 Text = Annotated[str, Meta(max_length=1_048_576)]
 
@@ -29,9 +29,9 @@ RUN_RPCS = (
     "rpc.runs.list",
     "rpc.run.stop",
 )
-"""Those that name a run."""
+"""Calls that name a run."""
 HOST_RPCS = ("rpc.run.start", "rpc.host.info", "rpc.host.doctor", "rpc.host.capabilities", "rpc.host.logs.tail")
-"""Those that name a host."""
+"""Calls that name a host."""
 RPCS = (*RUN_RPCS, *HOST_RPCS)
 GATED = frozenset({"rpc.fs.write", "rpc.bash"})
 
@@ -96,7 +96,7 @@ class Decide(Struct, frozen=True):
 RunCommand = SendInput | SendStdin | Resize | Stop | Decide
 
 ACTORS = ("web", "cli", "system")
-"""What a client may call itself."""
+"""The labels that a client may give itself."""
 APPROVE = "run.permission.approve"
 COMMAND_DATA: dict[str, type[Struct]] = {
     "run.send_input": SendInput,

@@ -20,7 +20,7 @@ _MERGED_LIMIT = 16_384
 def compute_status(card: journal.Card) -> RunRowStatus:
     active = card.state in states.ACTIVE
     if card.host_lost and (active or card.host is None):
-        return "lost"  # its host may come back; a node that was lost with its program does not
+        return "lost"  # its host may reconnect; a node that was lost with its program does not
     if card.pending_approval_id is not None:
         return "awaiting_approval"
     if active:
@@ -96,7 +96,7 @@ def _find_exit_code(card: journal.Card) -> int:
 
 
 class _DecodedEnvelope(msgspec.Struct):
-    """An envelope of our own making, read back."""
+    """One of our own envelopes, decoded again."""
 
     type: str
     ts: str
@@ -123,7 +123,7 @@ _ROLES: dict[str, MessageRole] = {"run.input": "user", "run.output": "assistant"
 def make_history(
     about: encoder.EnvelopeHeader, entries: Sequence[journal.Entry], *, include_output: bool
 ) -> list[messages.Message]:
-    """A page of a run's messages, oldest first. The pieces in which an agent speaks are put together again."""
+    """Returns a page of a run's messages, oldest first. The pieces of an agent's text are joined again."""
     found: list[messages.Message] = []
     speaking: list[str] = []
     for entry in entries:

@@ -1,8 +1,8 @@
-"""Relay's TypeScript types, made from the wire types: what apps send, and what HTTP lists. Its events are open by the document,
-so they have one type with their data unread.
+"""Generates relay's TypeScript types from the wire types: what apps send, and what HTTP lists. The document leaves its events
+open, so they have one type with undecoded data.
 
-`documents/typescript/relay.ts` holds them; a test compares. `python -m switchtower.protocols.relay.schemas` prints them
-(`make schemas`).
+`documents/typescript/relay.ts` holds them; a test compares. `python -m switchtower.protocols.relay.schemas` prints them (`make
+schemas`).
 """
 
 import sys
@@ -34,7 +34,7 @@ _SUBSCRIPTIONS: Mapping[str, type[Struct]] = {"run.subscribe": messages.Subscrib
 
 
 def generate_source() -> str:
-    """The whole file."""
+    """Returns the whole file."""
     of_runs = {**messages.COMMAND_DATA, **_SUBSCRIPTIONS}
     run_rpcs = {type_: messages.RPC_DATA[type_] for type_ in messages.RUN_RPCS}
     host_rpcs = {type_: messages.RPC_DATA[type_] for type_ in messages.HOST_RPCS}
@@ -102,13 +102,13 @@ def _format_type(of: inspect.Type) -> str:
         case inspect.UnionType():
             said = {_format_type(part): part for part in of.types if not _is_unset(part)}
             if "unknown" in said:
-                return "unknown"  # which holds everything else too
+                return "unknown"  # which includes everything else
             return " | ".join(sorted(said, key=lambda spelled: spelled == "null"))
     raise TypeError(f"no TypeScript is known for {of}")
 
 
 def _is_unset(of: Any) -> bool:
-    """Absent on the wire; the question mark says so."""
+    """Unset fields are absent on the wire; the question mark expresses that."""
     return isinstance(of, inspect.CustomType) and of.cls is msgspec.UnsetType
 
 

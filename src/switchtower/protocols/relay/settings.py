@@ -1,6 +1,4 @@
-"""What a host knows about itself.
-
-What a link must know, and how it stands."""
+"""The settings of a host and of its link to a hub, and the link's status."""
 
 import ipaddress
 from typing import Literal
@@ -15,17 +13,17 @@ class HostSettings(Struct, frozen=True, kw_only=True):
     host_id: str
     version: str
     default_cwd: str
-    """Where a run starts whose folder nobody named."""
+    """The folder of a run whose request names none."""
     approval_timeout_ms: int
     log_path: str | None
     server_base_url: str | None = None
     local_unix_socket: str | None = None
     journal_path: str | None = None
     node_id: str | None = None
-    """Which of a tower's nodes this host is; None when it is alone."""
+    """The id of this node in its cluster; None for a single node."""
     bash_timeout_s: float = 120.0
     sandbox_network: bool = False
-    """Whether commands in a sandbox reach the network."""
+    """Commands in a sandbox reach the network."""
 
 
 _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
@@ -41,7 +39,7 @@ class InvalidHubUrl(ValueError):
 
 
 def is_unencrypted(hub_url: str) -> bool:
-    """Whether this address leads to another machine without TLS."""
+    """Returns whether this address leads to another machine without TLS."""
     address = urlsplit(hub_url)
     if _SCHEMES.get(address.scheme) != "ws" or address.hostname == "localhost":
         return False
@@ -57,45 +55,45 @@ class LinkSettings(Struct, frozen=True, kw_only=True):
     host_token: str
     host_name: str
     hub_may: Literal["watch", "decide", "start"] = "decide"
-    """How far the hub is obeyed."""
+    """The level of requests that the hub may make."""
     heartbeat_s: float = 10.0
     started_at_ms: int | None = None
-    """From when on a hub that is new gets what happens here. None is when the link is first loaded."""
+    """A new hub gets the events since this time. None is when the link is first loaded."""
     backoff_min_s: float = 0.5
     backoff_max_s: float = 5.0
-    """Between two dials at most: a hub that was away has its hosts back within seconds."""
+    """The longest delay between two attempts: a hub that was down has its hosts back within seconds."""
     refused_s: float = 30.0
-    """The least time until a hub that refused us is asked again: somebody has to change something there first."""
+    """The shortest delay after a hub refused us: its operator has to change something first."""
     window_events: int = 5_000
     """Events that the hub may have been sent and not have acknowledged."""
     max_frame_bytes: int = wire_values.DEFAULT_MAX_FRAME_BYTES
     """The longest frame that is sent to the hub, and read from it."""
     lanes: int = 8
-    """Sessions whose backlog is read at once."""
+    """Sessions whose backlog is read at the same time."""
 
     def __repr__(self) -> str:
-        """Without the token."""
+        """Leaves out the token."""
         return f"LinkSettings(hub={self.hub!r}, host_id={self.host_id!r})"
 
     @property
     def hub(self) -> str:
-        """The hub's name in the registry and in the log: its address, without what may be secret in it."""
+        """The hub's name in the registry and in the log: its address, without parts that may be secret."""
         scheme, authority, path = self._parse_url()
         return f"{scheme}://{authority.rpartition('@')[2]}{path}"
 
     @property
     def dial_url(self) -> str:
-        """Without the token, which travels in a header: proxies write addresses into their logs."""
+        """The address without the token, which is sent in a header: proxies write addresses into their logs."""
         return self._build_url({"host_id": self.host_id, "name": self.host_name})
 
     @property
     def dial_url_with_token(self) -> str:
-        """Secret. As the document has it, for a hub that does not read the header."""
+        """Secret. The address with the token, as in the document, for a hub that does not read the header."""
         return self._build_url({"host_id": self.host_id, "host_token": self.host_token, "name": self.host_name})
 
     @property
     def has_password(self) -> bool:
-        """Whether the address names a user and a password for a proxy, which then take the place of a token in the header."""
+        """The address names a user and a password for a proxy, which then take the place of a token in the header."""
         return "@" in self._parse_url()[1]
 
     def _build_url(self, query: dict[str, str]) -> str:
@@ -115,13 +113,13 @@ class LinkSettings(Struct, frozen=True, kw_only=True):
 
 
 class LinkStatus(Struct, frozen=True):
-    """How a link stands, for displays."""
+    """The status of a link, for displays."""
 
     phase: Phase
     since_ms: int
     problem: str = ""
-    """Why it was not connected the last time that it was not."""
+    """The cause of the last failure to connect."""
     backlog: int = 0
-    """Sessions of which the hub does not have everything."""
+    """Sessions that the hub does not have completely."""
     unacknowledged: int = 0
-    """Events that it was sent and has not acknowledged."""
+    """Events that the hub was sent and has not acknowledged."""

@@ -1,10 +1,9 @@
-"""Ids in two spellings. Relay's are any text up to 128 characters, and a question's is a UUID where we may choose; the core's
-have a kind in front and few characters. Both ways lose nothing. Pure.
+"""Ids, times and frame lengths on relay's wire. Pure.
 
-Times as relay spells them. Pure.
-
-How long a frame between a host and its hub may be, and how what is longer is shortened: an event keeps its number and loses
-the end of its longest texts, an answer loses the end of its longest field. Pure."""
+Relay's ids are any text up to 128 characters, and an approval's is a UUID if we may choose; the core's have a kind in front and
+few characters. Both conversions are lossless. A frame between a host and its hub that is too long is shortened: an event keeps
+its number and loses the end of its longest texts, an answer loses the end of its longest field.
+"""
 
 import re
 from datetime import UTC, datetime
@@ -24,15 +23,15 @@ _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}", re.ASCII)
 _PLAIN = re.compile(rb"[A-Za-z0-9.-]")
 _ESCAPED = re.compile(r":([0-9A-F]{2})", re.ASCII)
 _FOREIGN_PREFIX = "r."
-"""Begins the body of an id that is another program's."""
+"""The prefix of the body of another program's id."""
 
 
 class InvalidRelayId(ValueError):
-    """An id that cannot be one."""
+    """A text cannot be an id of relay's."""
 
 
 def parse_run_id(run_id: str) -> str:
-    """The core's id for a relay run. Raises `BadId`."""
+    """Returns the core's id of a relay run. Raises `InvalidRelayId`."""
     _check_id(run_id)
     if _CORE_ID.fullmatch(run_id) and not run_id.startswith(f"sess_{_FOREIGN_PREFIX}"):
         return run_id
@@ -45,12 +44,12 @@ def format_run_id(session_id: str) -> str:
 
 
 def make_core_run_id(session_id: str) -> str:
-    """The one run of a session that lives on another host."""
+    """Returns the id of the one run of a session on another host."""
     return f"run_{session_id.removeprefix('sess_')}"
 
 
 def parse_request_id(request_id: str) -> str:
-    """The core's id for the question that relay calls by this id. Raises `BadId`."""
+    """Returns the core's id of the approval with this relay id. Raises `InvalidRelayId`."""
     _check_id(request_id)
     try:
         uuid = UUID(request_id)
@@ -102,7 +101,7 @@ def format_timestamp(ts_ms: int) -> str:
 
 
 def parse_timestamp(stamp: object, default: int) -> int:
-    """Milliseconds of a stamp that another program wrote; when it cannot be read, or is absurd, the other value."""
+    """Parses another program's time as milliseconds; an unreadable or absurd one gives the default."""
     at_ms = _parse_timestamp(stamp) if isinstance(stamp, str) and len(stamp) <= _MAX_TIMESTAMP_LENGTH else 0
     return at_ms if 0 < at_ms <= default + _DAY_MS else default
 
@@ -117,12 +116,12 @@ def _parse_timestamp(stamp: str) -> int:
 
 
 DEFAULT_MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""For one frame in either direction, unless the setting `host_max_frame_bytes` says otherwise."""
+"""The limit for one frame in either direction, unless the setting `host_max_frame_bytes` overrides it."""
 MAX_EVENT_BYTES = 1_000_000
-"""A hub that refuses an event gets it again after each reconnect, and nothing behind it. So events fit into the mebibyte that
+"""A hub that refuses an event gets it again after each reconnect, and nothing after it. So events fit into the mebibyte that
 older hubs read at most, whatever the setting is."""
 _OVERHEAD_BYTES = 200
-"""For what a shortened value gains: quotes, the mark and `truncated`."""
+"""Bytes that a shortened value gains: quotes, the mark and `truncated`."""
 _ELLIPSIS = "…"
 _TRUNCATED_APPROVAL_HINT = "it is too long to be shown in full at the hub; decide it on its host"
 
@@ -130,7 +129,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def format_frame_too_long(size: int, limit: int) -> str:
-    """The error for a frame that was discarded."""
+    """Formats the error for a frame that was discarded."""
     return f"a frame of {size:,} bytes was discarded; the limit is {limit:,} bytes"
 
 
@@ -141,8 +140,8 @@ def check_frame_length(frame: bytes, limit: int) -> None:
 
 
 def shorten_event(frame: bytes, limit: int) -> bytes | None:
-    """The same event within the limit, with `truncated` in its data. None for a screen: a part of it would paint nonsense, and
-    the output around it is sent anyway."""
+    """Returns the same event within the limit, with `truncated` in its data. None for a screen: a part of it would paint
+    nonsense, and the output around it is sent anyway."""
     envelope: dict[str, Any] = msgspec.json.decode(frame)
     if envelope["type"] == "run.screen":
         return None
@@ -154,8 +153,8 @@ def shorten_event(frame: bytes, limit: int) -> bytes | None:
 
 
 def shorten_result(result: Any, limit: int, *, keeps_end: bool) -> Any:
-    """The result of a call, which may be a struct. `keeps_end` is for logs, whose last lines count. Raises `Refused` for one
-    that cannot be shortened."""
+    """Shortens the result of a call, which may be a struct. `keeps_end` is for logs, whose last lines count. Raises `RelayError`
+    for one that cannot be shortened."""
     size = len(_encode(result))
     if size <= limit:
         return result
@@ -167,7 +166,7 @@ def shorten_result(result: Any, limit: int, *, keeps_end: bool) -> Any:
 
 
 def _shorten_fields(fields: dict[str, Any], limit: int, *, keeps_end: bool = False) -> dict[str, Any]:
-    """Cuts the longest field, then the next, until all fit."""
+    """Shortens the longest field, then the next, until all fit."""
     sizes = {name: len(_encode(value)) for name, value in fields.items()}
     shortened = dict(fields)
     excess = len(_encode(fields)) - limit
@@ -196,7 +195,7 @@ def _shorten_value(value: Any, budget: int, *, keeps_end: bool) -> Any:
 
 
 def _shorten_text(text: str, budget: int, *, keeps_end: bool) -> str:
-    """As much of it as has at most so many bytes in JSON."""
+    """Returns as much of the text as fits into `budget` bytes of JSON."""
     count = min(len(text), budget)
     while count and (size := len(_encode(text[-count:] if keeps_end else text[:count]))) > budget:
         count = min(count * budget // size, count - 1)

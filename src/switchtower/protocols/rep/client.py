@@ -1,8 +1,8 @@
-"""The orchestrator's side of REP: one request at a time to a runtime, and its answer. What to ask is decided elsewhere.
+"""The orchestrator's side of REP: one request at a time to a runtime, and its answer. The driver decides what to request.
 
-Whatever a runtime does wrong ends the conversation for good with `Broken`, which is 3001.
-
-rep 9: whether a runtime can do what a flow needs. Pure; says why not, and what helps."""
+Any mistake of a runtime ends the connection for good with `RuntimeConnectionError`, which is 3001. The check of rep 9, whether a
+runtime supports what a flow needs, is pure and names the cause and the remedy.
+"""
 
 import asyncio
 import os
@@ -17,14 +17,14 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from switchtower.protocols.rep import errors, messages, outcome, runtime_process
 
 GRACE = 1.0
-"""For a runtime to go by itself once its input has ended."""
+"""Seconds for a runtime to exit by itself once its input has ended."""
 _MAX_QUOTED = 200
 
 T = TypeVar("T")
 
 
 class RuntimeConnectionError(Exception):
-    """The conversation with the runtime is over, and not by agreement."""
+    """The connection to the runtime has failed."""
 
     code = errors.RepErrorCode.BROKEN_TRANSPORT
 
@@ -45,7 +45,7 @@ class RuntimeRequestError(Exception):
 
 
 class RuntimeEnvironment(Struct, frozen=True, kw_only=True):
-    """rep 8: what a runtime is told in its environment."""
+    """rep 8: the values that a runtime gets in its environment."""
 
     run_id: str
     trace_id: str
@@ -79,7 +79,7 @@ class _Problem(Struct, frozen=True):
 class _Answer(Struct, frozen=True):
     jsonrpc: str = "2.0"
     id: int | float | str | UnsetType | None = UNSET
-    """In JSON `1.0` is the same number as `1`, and some spell it so."""
+    """JSON's `1.0` is the same number as `1`, and some runtimes spell it so."""
     result: Raw | UnsetType = UNSET
     error: _Problem | UnsetType | None = UNSET
 
@@ -89,7 +89,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RuntimeClient:
-    """One runtime, from its start to its end. To be used with `async with`, or closed with `aclose`."""
+    """One runtime, from its start to its end. Use it with `async with`, or close it with `aclose`."""
 
     def __init__(self) -> None:
         self._process: runtime_process.RuntimeProcess
@@ -97,9 +97,9 @@ class RuntimeClient:
         self._last_id = 0
         self._waiting: asyncio.Future[Raw] | None = None
         self._waiting_id = 0
-        """Of the request whose answer is waited for."""
+        """The id of the request whose answer is awaited."""
         self._interjected_id: int | None = None
-        """Of the one request that may be sent while an answer is due. Nothing waits for its own answer."""
+        """The id of the one request that may be sent while an answer is due. Nothing waits for its own answer."""
         self._broken: RuntimeConnectionError | None = None
         self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
@@ -113,8 +113,8 @@ class RuntimeClient:
         environment: Mapping[str, str] | None = None,
         process_mark: str | None = None,
     ) -> Self:
-        """Starts the runtime, on the running event loop. It sees the given environment, which is ours unless given, and what
-        REP has in it. Raises `child.NotStarted`."""
+        """Starts the runtime, on the running event loop. It gets the given environment, by default ours, and REP's variables.
+        Raises `runtime_process.RuntimeNotStarted`."""
         client = cls()
         variables = {**(os.environ if environment is None else environment), **runtime_environment.build_variables()}
         client._process = runtime_process.start_process(
@@ -135,8 +135,9 @@ class RuntimeClient:
         return self._broken is not None
 
     async def call(self, method: str, params: Any, answer: type[T]) -> T:
-        """Asks, and returns what the runtime answers as an `answer`. Raises `Refused` and `Broken`. Waits for as long as it
-        takes: a caller who gives up cannot ask again, because an answer would still be due."""
+        """Sends a request and returns the runtime's answer as an `answer`. Raises `RuntimeRequestError` and
+        `RuntimeConnectionError`. It waits without a limit: a caller that gives up cannot send another request, because an answer
+        would still be due."""
         if self._broken is not None:
             raise self._broken
         assert self._waiting is None, "one request at a time"
@@ -149,7 +150,7 @@ class RuntimeClient:
         return self.convert_result(result, answer)
 
     def send_out_of_turn(self, method: str, params: Any) -> None:
-        """Sends a request while the answer to another is due, once in a conversation, and does not wait. rep 3 has requests and
+        """Sends a request while the answer to another is due, once per connection, and does not wait. rep 3 has requests and
         answers in pairs; this is for the `Cancel` of rep 10 to a runtime that hangs."""
         assert self._interjected_id is None, "one interjection in a conversation"
         if self._broken is None:
@@ -158,13 +159,14 @@ class RuntimeClient:
             self._process.write(_encode(_Request(self._last_id, method, params)) + b"\n")
 
     def reject(self, reason: str) -> RuntimeConnectionError:
-        """The conversation is over because of what the runtime answered; the error to raise."""
+        """Ends the connection because of the runtime's answer, and returns the error to raise."""
         self.on_broken(reason)
         assert self._broken is not None
         return self._broken
 
     def convert_result(self, answer: Raw, wanted: type[T]) -> T:
-        """An answer, or a part of one that was left for later. Raises `Broken` when it is something else."""
+        """Decodes an answer, or a part of one that was left for later. Raises `RuntimeConnectionError` when it has another
+        type."""
         decoder = self._decoders.get(wanted)
         if decoder is None:
             decoder = self._decoders[wanted] = msgspec.json.Decoder(wanted)
@@ -175,7 +177,7 @@ class RuntimeClient:
         return understood
 
     async def aclose(self, *, grace_s: float = GRACE) -> None:
-        """Ends the runtime with all that it started. One that has broken the conversation gets no grace."""
+        """Ends the runtime with all that it started. One that has broken the connection gets no grace."""
         await self._process.end(grace_s=0 if self.is_broken else grace_s)
 
     async def __aenter__(self) -> Self:
@@ -231,7 +233,7 @@ class RuntimeClient:
         if answer.jsonrpc != "2.0":
             return "speaks another version of JSON-RPC"
         has_error = isinstance(answer.error, _Problem)
-        # JSON-RPC: who could not read a request cannot know its id.
+        # JSON-RPC: a server that could not read a request cannot know its id.
         if answer.id != self._waiting_id and not (answer.id is None and has_error):
             return f"answered another request than the one with id {self._waiting_id}"
         has_result = isinstance(answer.result, Raw) and not (has_error and bytes(answer.result) == b"null")
@@ -244,7 +246,7 @@ def _decode_response(line: bytes) -> _Answer:
     try:
         return _decode_answer(line)
     except msgspec.DecodeError:
-        # Half a character, as whoever cuts a text in JavaScript spells it. JSON allows the escape, and our decoder does not.
+        # Half a surrogate pair, from a text that was cut in JavaScript. JSON allows the escape, and our decoder does not.
         if b"\\ud" not in line.lower():
             raise
         import json
@@ -258,7 +260,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def _shorten(line: bytes) -> str:
-    """The beginning of it, without secrets."""
+    """Returns the start of the line, without secrets."""
     from switchtower.core.redact.redactor import Redactor
 
     text = Redactor().redact_text(line[: 2 * _MAX_QUOTED].decode(errors="replace"))
@@ -285,7 +287,7 @@ class RuntimeUnsuitable(Exception):
 
 
 class RuntimeCapabilities(Struct, frozen=True):
-    """What a runtime says of itself, once it is known to be complete."""
+    """The capabilities of a runtime, once they are known to be complete."""
 
     version: str
     step_kinds: frozenset[str]
@@ -293,7 +295,7 @@ class RuntimeCapabilities(Struct, frozen=True):
 
 
 def parse_capabilities(answer: Any, *, engine: str) -> RuntimeCapabilities:
-    """Raises `Unacceptable` when a required field is missing or is something else."""
+    """Raises `RuntimeUnsuitable` when a required field is missing or has another type."""
     fields = answer if isinstance(answer, dict) else {}
     missing = [name for name in _FIELDS if name not in fields]
     if missing:
@@ -316,7 +318,7 @@ def find_missing_kinds(offer: RuntimeCapabilities, required: Collection[str]) ->
 
 
 def check_capabilities(offer: RuntimeCapabilities, required: Collection[str], *, engine: str) -> None:
-    """Raises `Unacceptable` when the flow needs a kind that the runtime does not have."""
+    """Raises `RuntimeUnsuitable` when the flow needs a kind that the runtime does not have."""
     missing = sorted(find_missing_kinds(offer, required))
     if not missing:
         return

@@ -1,10 +1,9 @@
-"""The events of one run: each is handed on as it comes, and kept. Of a flood only the beginning and the end stay in memory;
-how many were let go in between is counted.
+"""Drives one run on any runtime: capabilities, start, polls, events, and the end, whatever the runtime does. It does not know
+what a flow is, nor where a project keeps its runtime.
 
-Drives one run on any runtime: capabilities, start, polls, events, and the end, whatever the runtime does. What a
-flow is, and where a project keeps its runtime, is known elsewhere.
-
-Whatever happens, there is an `Outcome`, and nothing is left of the runtime when it is there."""
+A run always has a `FlowRunOutcome`, and nothing is left of the runtime by then. Each event is handed on as it arrives, and kept.
+When there are too many, only the first and the last stay in memory, and those left out are counted.
+"""
 
 import asyncio
 from collections import deque
@@ -21,7 +20,7 @@ from switchtower.protocols.rep.runtime_process import RuntimeNotStarted
 
 RunEvent = dict[str, Any]
 OnRunEvent = Callable[[RunEvent], Awaitable[None] | None]
-"""Told each event, in order. What it returns is awaited, and meanwhile the runtime is not polled."""
+"""Gets each event, in order. Its result is awaited, and meanwhile the runtime is not polled."""
 
 MAX_EVENTS = 100_000
 MAX_BYTES = 64 * 1024 * 1024
@@ -39,10 +38,10 @@ class EventCollector:
         self._last_bytes = 0
         self.left_out = 0
         self.last_failed: RunEvent | None = None
-        """The last `step` event that tells of a failure."""
+        """The last `step` event that reports a failure."""
 
     async def add(self, events: list[RunEvent], wire_bytes: int) -> None:
-        """Those of one poll, and how long they were on the wire together."""
+        """Adds the events of one poll; `wire_bytes` is their total length on the wire."""
         each = wire_bytes // len(events) if events else 0
         for event in events:
             self._keep(event, each)
@@ -71,29 +70,29 @@ TIMEOUT = 120.0
 CANCEL_GRACE = 5.0
 _MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL, _POLL_BACKOFF = 0.001, 0.05, 1.5
 _HANG_FRACTION = 0.2
-"""The part of a cancel's grace for which an answer that is due is waited for before `Cancel` is sent all the same."""
+"""The part of a cancel's grace for which a due answer is awaited before `Cancel` is sent anyway."""
 _STEP_EXIT_GRACE = 0.2
-"""For the runtime of a lent step to exit by itself: the flow waits for it."""
+"""Seconds for the runtime of a delegated step to exit by itself: the flow waits for it."""
 
 OnCapabilities = Callable[[dict[str, Any]], None]
-"""Told what the runtime said of itself, acceptable or not, for who wants to look at it later."""
+"""Gets the capabilities that the runtime reported, acceptable or not, so that they can be inspected later."""
 AdaptFlow = Callable[[dict[str, Any], frozenset[str]], dict[str, Any] | None]
-"""The same flow for a runtime that lacks these control kinds, or None when it cannot be had without them."""
+"""Returns the same flow for a runtime that lacks these control kinds, or None when it cannot do without them."""
 
 CheckFlow = Callable[[dict[str, Any]], str | None]
-"""What is wrong with a flow, asked before any runtime is started."""
+"""Returns what is wrong with a flow; it is called before any runtime is started."""
 
 RunStep = Callable[[dict[str, Any], str], Awaitable[Mapping[str, Any]]]
-"""Runs a flow of one node of the given kind to its end, on a runtime of its own."""
+"""Runs a flow of one node of the given kind to its end, on a separate runtime."""
 DriveControl = Callable[
     [RunStep, asyncio.Event, Callable[[list[dict[str, Any]], int], Awaitable[None]]], Awaitable[Mapping[str, Any]]
 ]
-"""Directs a flow for a runtime that lacks control kinds: lends it out step by step, gives up when the event is set, hands on
-events with their length as JSON, and returns the status and the summary."""
+"""Drives a flow for a runtime that lacks control kinds: it delegates the flow step by step, gives up when the event is set, hands
+on events with their length as JSON, and returns the status and the summary."""
 
 
 class RuntimeRunOrder(Struct, frozen=True, kw_only=True):
-    """A run to be made. `required` is the set of step kinds that the flow uses."""
+    """The parameters of a run. `required` is the set of step kinds that the flow uses."""
 
     argv: Sequence[str]
     cwd: str
@@ -108,10 +107,11 @@ class RuntimeRunOrder(Struct, frozen=True, kw_only=True):
     timeout_s: float = TIMEOUT
     cancel_grace_s: float = CANCEL_GRACE
     exit_grace_s: float = rep_client.GRACE
-    """For the runtime to exit by itself once its run is over."""
+    """Seconds for the runtime to exit by itself once its run is over."""
     environment: Mapping[str, str] | None = None
     process_mark: str | None = None
-    """Whose processes the runtime's are, for who looks after many of them; otherwise the run's own, and ended with it."""
+    """The mark of the runtime's processes, for a caller that manages many of them; by default they have the run's own mark and
+    end with it."""
 
     def make_environment(self) -> rep_client.RuntimeEnvironment:
         return rep_client.RuntimeEnvironment(
@@ -127,11 +127,11 @@ _NO_EVENTS = Raw(b"null")
 
 
 class _PollResult(Struct, frozen=True):
-    """What a poll has to have. Deployed runtimes leave out, or null, what is not of use to them."""
+    """The required fields of a poll. Deployed runtimes leave out, or set to null, the fields that they do not use."""
 
     status: messages.Status
     events: Raw = _NO_EVENTS
-    """Left for later, because how long they are is worth knowing."""
+    """Decoding is left for later, because the length is needed."""
     summary: dict[str, Any] | None = None
 
 
@@ -146,9 +146,9 @@ async def drive_run(
     drive_control: DriveControl | None = None,
     kill: asyncio.Event | None = None,
 ) -> outcome.FlowRunOutcome:
-    """Makes the run. Setting `cancel` cancels it, and so does cancelling the task, which then stays cancelled. Whoever cancels
-    the task of a run that was cancelled already, or sets `hurry`, does not wait for the runtime any more: it is ended at once.
-    An error that `on_event` raises ends the run and comes out here."""
+    """Drives the run. Setting `cancel` cancels it, and so does cancelling the task, which then stays cancelled. Cancelling the
+    task of a run that was cancelled already, or setting `kill`, ends the runtime at once. An error that `on_event` raises ends
+    the run and is raised here."""
     if check is not None and (problem := check(order.ir)) is not None:
         return outcome.make_invalid(_get_flow_name(order.ir), problem)
     driving = _RunDriver(
@@ -206,7 +206,7 @@ class _RunDriver:
         self._is_starting = False
         self._cancel_sent = False
         self.was_cancelled = False
-        """The runtime was not let finish."""
+        """The runtime was ended before it finished."""
 
     async def run(self) -> outcome.FlowRunOutcome:
         work = asyncio.create_task(self._drive())
@@ -228,8 +228,8 @@ class _RunDriver:
         return self._make_cancelled_outcome() if self.was_cancelled else work.result()
 
     async def _wait_for_cancel(self, work: "asyncio.Task[outcome.FlowRunOutcome]") -> None:
-        """rep 10: cancelled once, and then it has five seconds. Before a run was asked for there is nothing to cancel. A runtime
-        that hangs with an answer due is sent the `Cancel` all the same: it may be read by another of its threads."""
+        """rep 10: the run is cancelled once, and then it has five seconds. Before a run was requested there is nothing to cancel.
+        A runtime that hangs with an answer due is sent the `Cancel` anyway: another of its threads may read it."""
         if self._is_starting and not self._kill.is_set():
             hurried = asyncio.create_task(self._kill.wait())
             first = self._order.cancel_grace_s * _HANG_FRACTION
@@ -245,7 +245,7 @@ class _RunDriver:
     def _cancel_hanging_run(self) -> None:
         if not self._cancel_sent and not self._is_directed:
             self._cancel_sent = True
-            # A start that was not answered yet has at least the id that it was asked for with.
+            # A start that has no answer yet has at least the id that was requested.
             self.client.send_out_of_turn(messages.CANCEL, messages.RunRef(self._run_id or self._order.run_id))
 
     def _make_cancelled_outcome(self) -> outcome.FlowRunOutcome:
@@ -276,7 +276,7 @@ class _RunDriver:
             return self.make_failure(outcome.make_error(broken.code, broken.message, details=broken.details, cause=cause))
 
     async def _negotiate(self) -> dict[str, Any] | None:
-        """The flow as this runtime can have it; None when it can have it only step by step."""
+        """Returns the flow as this runtime can run it; None when it can run it only step by step."""
         order = self._order
         answer = await self.client.call(messages.CAPABILITIES, {}, object)
         if self._on_capabilities is not None and isinstance(answer, dict):
@@ -293,14 +293,14 @@ class _RunDriver:
     async def _run_step_by_step(self) -> outcome.FlowRunOutcome:
         assert self._drive_control is not None
         self._is_starting = self._is_directed = True
-        # rep 3: a runtime is a process for each run, and each step is one now. This one has said what it can.
+        # rep 3: a runtime is a process for each run, and now each step is a run. This one has reported its capabilities.
         await self.client.aclose(grace_s=_STEP_EXIT_GRACE)
         told = await self._drive_control(self._run_delegated_step, self._cancel, self._collector.add)
         self._summary = told["summary"]
         return self._make_ended("completed" if told["status"] == "completed" else "failed")
 
     async def _run_delegated_step(self, ir: dict[str, Any], kind: str) -> Mapping[str, Any]:
-        # rep 5.2: an id is a UUID, that of a part of a run too.
+        # rep 5.2: an id is a UUID, even that of a part of a run.
         order = structs.replace(
             self._order, ir=ir, required=[kind], run_id=str(uuid4()), exit_grace_s=min(_STEP_EXIT_GRACE, self._order.exit_grace_s)
         )
@@ -320,7 +320,7 @@ class _RunDriver:
             if self._cancel.is_set() and not self._cancel_sent:
                 self._cancel_sent = True
                 pause = _MIN_POLL_INTERVAL
-                with suppress(rep_client.RuntimeRequestError):  # one that cannot be cancelled is ended when its time is up
+                with suppress(rep_client.RuntimeRequestError):  # a run that cannot be cancelled is ended when its time is up
                     await self.client.call(messages.CANCEL, reference, object)
             polled = await self._poll(reference)
             events = await self._handle_poll(polled)
@@ -379,7 +379,7 @@ class _RunDriver:
         return self.make_failure(reported)
 
     def _make_cancelled_summary(self, reported: dict[str, Any] | None) -> dict[str, Any]:
-        """A cancelled run has one error, and so one exit code, whatever the runtime calls it."""
+        """A cancelled run has one error, and so one exit code, whatever error the runtime reports."""
         if (
             reported is not None
             and reported["code"] == errors.RepErrorCode.BROKEN_TRANSPORT
@@ -412,11 +412,11 @@ def _get_flow_name(ir: dict[str, Any]) -> str:
 
 
 async def _cancel_task(work: "asyncio.Task[outcome.FlowRunOutcome]") -> bool:
-    """Ends the work where it is. Whether there was something to end."""
+    """Cancels the work. Returns whether it was still running."""
     if work.done():
         return False
     work.cancel()
     await asyncio.wait([work])
     if not work.cancelled():
-        work.exception()  # seen, so that asyncio does not report it as forgotten
+        work.exception()  # retrieved, so that asyncio does not report it as never retrieved
     return work.cancelled()

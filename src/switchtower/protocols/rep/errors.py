@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 METHOD_NOT_FOUND, INVALID_PARAMS = -32601, -32602
-"""JSON-RPC's own, as far as we send them."""
+"""JSON-RPC's own codes, as far as we send them."""
 
 
 class RepErrorCode(IntEnum):
@@ -19,14 +19,14 @@ class RepExitCode(IntEnum):
     OK = 0
     STEP_FAILURE = 1
     INVALID_BEFORE_HANDSHAKE = 2
-    """The IR, or what else was given, is not valid, and no runtime was asked."""
+    """The IR, or another argument, is not valid, and no runtime was started."""
     VALIDATION = 3
     RUNTIME_INTERNAL = 4
 
 
 def get_exit_code(code: int) -> RepExitCode:
-    """rep 6: what a run ends the command with. Of JSON-RPC's own codes, params that are refused count as validation; a method
-    that a runtime does not have is a protocol mismatch (rep 4), as is all else."""
+    """rep 6: returns the exit code of the command that made the run. Of JSON-RPC's own codes, params that are refused count as
+    validation; a method that a runtime does not have is a protocol mismatch (rep 4), as is all else."""
     if 1000 <= code <= 1999 or code == INVALID_PARAMS:
         return RepExitCode.VALIDATION
     return RepExitCode.STEP_FAILURE if 2000 <= code <= 2999 else RepExitCode.RUNTIME_INTERNAL

@@ -1,4 +1,4 @@
-"""REP's wire types, as its document has them: JSON-RPC 2.0, one object a line. Knows nothing of ours and does no I/O."""
+"""REP's wire types, as in its document: JSON-RPC 2.0, one object a line. They import nothing of the core and do no I/O."""
 
 from typing import Any, Literal
 
@@ -6,7 +6,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 IR_VERSION = "1.0.0"
 CONTROL_KINDS = ("dsl.emit", "finish", "switch")
-"""Nodes that only direct the flow. Every runtime of ours executes them; an orchestrator can drive them for one that does not."""
+"""Nodes that only direct the flow. Our own runtimes execute them; an orchestrator can drive them for one that does not."""
 
 Status = Literal["pending", "running", "completed", "failed"]
 

@@ -1,4 +1,4 @@
-"""How a run ended, as the orchestrator tells it: the runtime's own summary, or the error that ended it. Pure."""
+"""The outcome of a run as the orchestrator reports it: the runtime's own summary, or the error that ended it. Pure."""
 
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 from switchtower.protocols.rep import errors, messages
 
 VALIDATION = 1000
-"""A refusal of the class that has no code of its own, such as capabilities that lack a field."""
+"""A validation error without a more specific code, such as capabilities that lack a field."""
 OutcomeStatus = Literal["completed", "failed"]
 FailureCause = Literal["Timeout", "Cancelled"]
 
@@ -19,9 +19,9 @@ class FlowRunOutcome(Struct, frozen=True, kw_only=True):
     summary: dict[str, Any]
     events: list[dict[str, Any]]
     events_left_out: int = 0
-    """So many were too much to keep. They were handed on all the same."""
+    """The number of events that were too many to keep. They were handed on nevertheless."""
     before_handshake: bool = False
-    """No runtime was asked, because what was to be run is not valid."""
+    """No runtime was started, because the flow is not valid."""
 
     @property
     def error(self) -> dict[str, Any] | None:
@@ -38,7 +38,7 @@ class FlowRunOutcome(Struct, frozen=True, kw_only=True):
         return errors.get_exit_code(error["code"]) if error is not None else errors.RepExitCode.STEP_FAILURE
 
     def make_report(self) -> dict[str, Any]:
-        """What `tm runtime run` prints."""
+        """Returns the report that `tm runtime run` prints."""
         told: dict[str, Any] = {
             "flow": self.flow,
             "status": self.status,
@@ -49,7 +49,7 @@ class FlowRunOutcome(Struct, frozen=True, kw_only=True):
 
 
 def make_invalid(flow: str, problem: str) -> FlowRunOutcome:
-    """rep 11: an IR that was refused before any runtime was asked."""
+    """rep 11: makes the outcome of an IR that was refused before any runtime was started."""
     summary = {"completed_steps": 0, "failed_steps": 0, "error": make_error(errors.RepErrorCode.INVALID_IR, problem)}
     return FlowRunOutcome(flow=flow, status="failed", summary=summary, events=[], before_handshake=True)
 
@@ -57,14 +57,14 @@ def make_invalid(flow: str, problem: str) -> FlowRunOutcome:
 def make_error(
     code: int, message: str, *, details: dict[str, Any] | None = None, cause: FailureCause | None = None
 ) -> dict[str, Any]:
-    """An error of ours, in the form that REP has for a runtime's."""
+    """Makes one of our own errors, in the form that REP has for a runtime's."""
     data = messages.ErrorData(details=details or {}, cause=cause or msgspec.UNSET)
     built: dict[str, Any] = msgspec.to_builtins(messages.Error(code, message, data))
     return built
 
 
 def convert_runtime_error(code: int, message: str, data: Any) -> dict[str, Any]:
-    """A runtime's error, with what it left out."""
+    """Returns a runtime's error, with the fields that it left out."""
     known = make_error(code, message or "the runtime gave no reason")
     if isinstance(data, dict):
         known["data"] |= {name: value for name, value in data.items() if isinstance(name, str)}
@@ -74,7 +74,7 @@ def convert_runtime_error(code: int, message: str, data: Any) -> dict[str, Any]:
 
 
 def parse_error(found: Any) -> dict[str, Any] | None:
-    """An error inside a summary or an event, when it is one."""
+    """Returns the error inside a summary or an event, if it has one."""
     if isinstance(found, dict) and isinstance(code := found.get("code"), int) and not isinstance(code, bool):
         message = found.get("message")
         return convert_runtime_error(code, message if isinstance(message, str) else "", found.get("data"))

@@ -1,7 +1,7 @@
-"""A runtime's process: its pipes, its end, and the end of all that it started. Knows nothing of what the lines mean.
+"""A runtime's process: its pipes, its end, and the end of all that it started. It does not know what the lines mean.
 
-Reading goes through the event loop and never stops while the process lives, so that a runtime that writes much is not held
-up, and one that reads nothing holds up nobody. Of its errors only the last bytes are kept.
+Reading goes through the event loop and never stops while the process lives, so that a runtime that writes much is not blocked,
+and one that reads nothing blocks nothing else. Only the last bytes of its stderr are kept.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 STDERR_TAIL_BYTES = 4096
 _READ = 256 * 1024
 _MAX_FINAL_READS = 64
-"""What is still in the pipes at the end is read, but not for ever: somebody else may keep writing into them."""
+"""The rest of the pipes is read at the end, but not for ever: another process may keep writing into them."""
 _EXIT_AFTER_EOF = 0.25
-"""A process that ends closes its pipes a moment before it is gone, and its exit code is worth that moment."""
+"""A process that ends closes its pipes a moment before it exits, and its exit code is worth that moment."""
 _TERM_GRACE = 0.5
 _KILL_TIMEOUT = 5.0
 _POLL = 0.02
@@ -43,7 +43,7 @@ class RuntimeOutputListener(Protocol):
     def on_line(self, received: list[bytes]) -> None: ...
 
     def on_broken(self, reason: str) -> None:
-        """Nothing more will be heard. Told once at most."""
+        """No more lines will arrive. It is called at most once."""
 
 
 class RuntimeNotStarted(Exception):
@@ -59,8 +59,8 @@ def start_process(
     listener: RuntimeOutputListener,
     process_mark: str | None = None,
 ) -> "RuntimeProcess":
-    """Starts it in a session, and so a group, of its own. With `process_mark` its processes count as somebody else's, who
-    looks after them when this one has ended. Raises `NotStarted`."""
+    """Starts the runtime in its own session, and so in its own process group. With `process_mark` its processes carry the mark of
+    another owner, which cleans them up after this one has ended. Raises `RuntimeNotStarted`."""
     mark = marks.make_command_mark(process_mark or run_id)
     variables = {**environment, **mark.environment_variables()}
     try:
@@ -99,7 +99,7 @@ def start_process(
 
 
 class RuntimeProcess:
-    """To be ended with `end`, whatever happened."""
+    """The owner must call `end`, whatever happened."""
 
     def __init__(
         self, process: "subprocess.Popen[bytes]", run_id: str, mark: marks.ProcessMark, listener: RuntimeOutputListener
@@ -109,7 +109,7 @@ class RuntimeProcess:
         self._run_id = run_id
         self._mark = mark
         self._has_own_mark = mark.run_id == run_id
-        """Nobody else has processes under this mark."""
+        """No other process has this mark."""
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._stdin: IO[bytes] = process.stdin
@@ -138,19 +138,19 @@ class RuntimeProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it lives. A death by signal counts as 128 + its number, as shells have it."""
+        """None while the process lives. A death by signal counts as 128 + its number, as in shells."""
         if self._process.returncode is not None:
             code = self._process.returncode
             return code if code >= 0 else 128 - code
         with suppress(ChildProcessError):
-            # Not reaped yet: until that its pid, which is also its group's, cannot become anybody else's.
+            # The process is not reaped yet: until then its pid, which is also its group's, cannot be reused.
             ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is not None:
                 return ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
         return None
 
     def read_stderr_tail(self) -> str:
-        """The last that it wrote as errors, without secrets."""
+        """Returns the last bytes of its stderr, without secrets."""
         if not self._stderr_tail:
             return ""
         from switchtower.core.redact.redactor import Redactor
@@ -158,7 +158,7 @@ class RuntimeProcess:
         return Redactor().redact_text(self._stderr_tail.decode(errors="replace")).strip()
 
     def write(self, line: bytes) -> None:
-        """Never waits. What the runtime does not read stays with us until it does, or until the end."""
+        """Never waits. Bytes that the runtime does not read stay in our buffer until it does, or until the end."""
         if self._is_closed or self._is_broken:
             return
         if not self._unwritten:
@@ -176,8 +176,8 @@ class RuntimeProcess:
         self._unwritten += line
 
     async def end(self, *, grace_s: float) -> None:
-        """Closes its input, gives it that long to go by itself, then ends it and all that it started. Nothing is left of it
-        afterwards, no process and no descriptor. Goes to its end even when cancelled."""
+        """Closes the runtime's input, gives it that long to exit by itself, then ends it and all that it started. Nothing is left
+        afterwards, no process and no descriptor. A cancelled caller does not interrupt this."""
         if self._is_closed:
             return
         try:
@@ -207,7 +207,7 @@ class RuntimeProcess:
         self._close_stdin()
         self._is_closed = self._is_broken = True
         if not self._exited.is_set():
-            # The event loop is going down and has cancelled the cleaning too.
+            # The event loop is shutting down and has cancelled the cleanup too.
             self._kill_group(signal.SIGKILL)
             self._kill_descendants()
         if self._exit_timer is not None:
@@ -226,8 +226,8 @@ class RuntimeProcess:
             orphans.unregister_run(self._mark.run_id)
 
     def _kill_descendants(self) -> None:
-        """What it started and did not end. A runtime of ours marks the commands of its steps itself, for the run and with
-        numbers of their own; where limits cannot carry marks, that is all there is to find them by."""
+        """Ends the processes that the runtime started and did not end. Our own runtime marks the commands of its steps itself,
+        for the run and with separate numbers; on systems whose limits cannot carry marks, these are the only way to find them."""
         orphans.kill_marked(self._run_id)
         if not self._has_own_mark:
             orphans.kill_marked(self._mark.run_id, command=self._mark.command)
@@ -259,7 +259,7 @@ class RuntimeProcess:
             self._loop.remove_writer(self._stdin.fileno())
 
     def _read_stdout(self) -> bool:
-        """Whether there may be more."""
+        """Returns whether there may be more."""
         try:
             piece = os.read(self._stdout.fileno(), _READ)
         except BlockingIOError:
@@ -300,7 +300,7 @@ class RuntimeProcess:
                     break
 
     def _on_exit(self) -> None:
-        """rep 4: an end is noticed at once, also when somebody else still holds the pipes open."""
+        """rep 4: an end is noticed at once, even when another process still holds the pipes open."""
         if self._pidfd is not None:
             self._loop.remove_reader(self._pidfd)
         self._exited.set()
@@ -308,7 +308,7 @@ class RuntimeProcess:
         self._report_broken(f"ended with exit code {self.exit_code}")
 
     def _watch_exit(self) -> None:
-        """Where the system has no pidfds there is nothing to wait on."""
+        """Polls for the exit, for systems without pidfds."""
         if self._is_closed:
             return
         if self.exit_code is not None:
@@ -317,7 +317,7 @@ class RuntimeProcess:
             self._loop.call_later(_POLL, self._watch_exit)
 
     def _on_pipe_closed(self, pipe: str) -> None:
-        """One of its pipes is closed. Most likely it is about to end, and then its exit code says more."""
+        """One of the runtime's pipes is closed. Most likely it is about to end, and then its exit code is more informative."""
         if not self._is_broken and not self._exited.is_set() and self._exit_timer is None:
             self._exit_timer = self._loop.call_later(_EXIT_AFTER_EOF, self._report_broken, f"{pipe} but still runs")
 

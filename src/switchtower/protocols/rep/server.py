@@ -1,11 +1,10 @@
-"""Lines out of the pieces that a pipe delivers. Bounded: of a line that is too long nothing is kept, and that it was there is
-told once. Does no I/O.
+"""REP's server side: a runtime on two descriptors. Lines in, lines out, one after the other; only the other side of the port
+knows what a run is. A peer's mistakes are answered, and never end the connection.
 
-REP's serving end: a runtime on two descriptors. Lines in, lines out, one after the other; what a run is, the port's other side
-knows. Peer mistakes are answered, and never end the conversation.
-
-A runtime is a process for each run, so its start is what everybody waits for. That is why this file loads next to nothing:
-results come as JSON text, and the wire's types are loaded when a run begins."""
+A runtime is a process for each run, so its start delays every run. That is why this file loads next to nothing: results come as
+JSON text, and the wire's types are loaded when a run starts. Lines are bounded: a line that is too long is dropped and reported
+once.
+"""
 
 import json
 import os
@@ -28,12 +27,13 @@ class BoundedLineSplitter:
     def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
         self._max_bytes = longest
         self._pieces: list[bytes] = []
-        """Of the line that has no end yet."""
+        """The pieces of the line that has no end yet."""
         self._length = 0
         self._skipping = False
 
     def feed(self, piece: bytes) -> "list[bytes | None]":
-        """The lines that ended with this piece, without their ends; None for one that was too long. Empty ones are left out."""
+        """Returns the lines that ended with this piece, without their ends; None for one that was too long. Empty ones are left
+        out."""
         *ended, rest = piece.split(b"\n")
         lines: list[bytes | None] = []
         for end in ended:
@@ -46,7 +46,7 @@ class BoundedLineSplitter:
         return lines
 
     def take_rest(self) -> "list[bytes | None]":
-        """What was left without an end when the input ended."""
+        """Returns the last line when the input ended without a line end."""
         return self.feed(b"\n")
 
     def _add(self, piece: bytes) -> None:
@@ -60,12 +60,12 @@ class BoundedLineSplitter:
 if TYPE_CHECKING:
 
     class RepRuntimePort(Protocol):
-        """What executes. Results are JSON text. Anything may raise `Refused`; none of it waits for a run."""
+        """The executor of a run. Results are JSON text. Any method may raise `RepError`; none waits for a run."""
 
         def get_capabilities(self) -> bytes: ...
 
         def start(self, run: messages.StartRun, /) -> str:
-            """The id of the run."""
+            """Returns the id of the run."""
 
         def poll(self) -> bytes: ...
 
@@ -75,11 +75,11 @@ if TYPE_CHECKING:
 
 
 _CHUNK = 64 * 1024
-"""A larger piece of memory is fetched from the system each time, which takes longer than to answer."""
+"""A larger buffer is requested from the system each time, which takes longer than the answer."""
 
 
 def _reject_constant(name: str) -> None:
-    raise ValueError(name)  # `NaN` and its like are Python's, not JSON's
+    raise ValueError(name)  # `NaN` and the like are Python's, not JSON's
 
 
 _DECODER = json.JSONDecoder(parse_constant=_reject_constant)
@@ -88,7 +88,7 @@ _OK = b'{"ok":true}'
 
 
 class RepError(Exception):
-    """An error of the taxonomy, as the peer gets it."""
+    """An error of REP's taxonomy, as the peer gets it."""
 
     def __init__(self, code: int, message: str, *, step_id: "str | None" = None, details: "dict[str, Any] | None" = None) -> None:
         super().__init__(message)
@@ -102,7 +102,7 @@ class RepError(Exception):
 
 
 class RepServer:
-    """The conversation, without its I/O."""
+    """The protocol without its I/O."""
 
     def __init__(self, runtime: "RepRuntimePort") -> None:
         self._runtime = runtime
@@ -116,11 +116,11 @@ class RepServer:
         }
 
     def handle_line(self, line: "bytes | None") -> "bytes | None":
-        """The line to send back, if any. None is a line that was too long to be kept."""
+        """Returns the line to send back, if any. None is a line that was too long to be kept."""
         request_id, wants_answer = None, True
         try:
             request = _parse_request(line)
-            # rep 4: notifications are not used in v0.1. JSON-RPC has them obeyed and never answered.
+            # rep 4: notifications are not used in v0.1. In JSON-RPC they are carried out and never answered.
             wants_answer = "id" in request
             request_id = _get_request_id(request)
             if request.get("jsonrpc") != "2.0":
@@ -153,9 +153,9 @@ class RepServer:
 
         from switchtower.protocols.rep import messages
 
-        # Deployed orchestrators send a null for what they do not have.
+        # Deployed orchestrators send a null for fields that they do not have.
         given = {name: value for name, value in params.items() if value is not None}
-        # rep 6: an IR or inputs that are none are a validation error of the run, and not of the call.
+        # rep 6: an invalid IR or invalid inputs are a validation error of the run, and not of the call.
         if not isinstance(given.get("ir"), dict):
             raise RepError(
                 errors.RepErrorCode.INVALID_IR, "Invalid IR payload: `ir` is " + ("missing" if "ir" not in given else "no object")
@@ -187,7 +187,7 @@ class RepServer:
 
 
 def serve(input_fd: int, output_fd: int, runtime: "RepRuntimePort") -> None:
-    """Until the input ends, or nobody reads the answers any more."""
+    """Serves until the input ends, or the peer stops reading the answers."""
     server = RepServer(runtime)
     try:
         for line in _read_lines(input_fd):
@@ -224,7 +224,7 @@ def _write(output_fd: int, answer: bytes) -> None:
 
 
 def _wait(descriptor: int, *, to_write: bool) -> None:
-    """Whoever started us may have made its pipes so that they do not wait. They are its pipes too, so they stay that way."""
+    """The parent process may have made the pipes non-blocking. It shares them, so they stay that way."""
     import select
 
     waiting = select.poll()
@@ -233,7 +233,7 @@ def _wait(descriptor: int, *, to_write: bool) -> None:
 
 
 def _parse_request(line: "bytes | None") -> "dict[str, Any]":
-    """rep 4: what is no request is 3001, in REP's own numbers and not in JSON-RPC's."""
+    """rep 4: a line that is not a request is 3001, in REP's own numbers and not in JSON-RPC's."""
     if line is None:
         raise RepError(
             errors.RepErrorCode.BROKEN_TRANSPORT, f"Invalid JSON: a line is longer than {MAX_LINE_BYTES // 1024**2} MiB"
@@ -251,7 +251,7 @@ def _get_request_id(request: "dict[str, Any]") -> "str | int | float | None":
     request_id = request.get("id")
     if request_id is None or isinstance(request_id, str):
         return request_id
-    # `1e400` is JSON and no number that could be said again.
+    # `1e400` is JSON, but not a number that can be encoded again.
     if isinstance(request_id, (int, float)) and not isinstance(request_id, bool) and abs(request_id) != float("inf"):
         return request_id
     raise RepError(errors.INVALID_PARAMS, "Invalid params: an id is a number or a string")
@@ -267,8 +267,8 @@ def _encode_json(value: object) -> bytes:
 
 
 def _load_msgspec() -> None:
-    """It asks for `typing_extensions`, which loads a third of the standard library, and makes do with `typing` where that is
-    not to be had. So it is not to be had for this moment: that is a fifth of the time until a run begins."""
+    """msgspec imports `typing_extensions`, which loads a third of the standard library, and uses `typing` if that is missing. So
+    `typing_extensions` is hidden during this import: that saves a fifth of the time until a run starts."""
     import sys
 
     if "typing_extensions" in sys.modules:

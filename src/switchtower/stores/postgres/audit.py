@@ -1,4 +1,4 @@
-"""Decisions over all sessions of all nodes, by two small indices of the journal's table. It only reads."""
+"""Reads decisions over all sessions of all nodes, by two small indexes of the journal's table."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from switchtower.stores.postgres.pool import LazyPool, Pool
 RETRY_TIMEOUT = 5.0
 _LARGEST = 2**63 - 1
 _LIKELY = 4
-"""Questions that name the approval's id; the first that has it is the one."""
+"""The number of requests that may contain the approval's id; the first that has it is the right one."""
 
-# The conditions on `kind` are the indices' own, word by word: else they are not used.
+# The conditions on `kind` repeat those of the indexes literally: otherwise the indexes are not used.
 _DECIDED = """
 SELECT ts_ms, sid, seq, kind, data FROM events
 WHERE kind IN ('approval.decided', 'approval.expired') AND (ts_ms, sid, seq) < ($1, $2, $3) AND ts_ms >= $4
@@ -34,7 +34,7 @@ FROM unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS decided (sid, seq, needl
 
 
 class PostgresAudit:
-    """Implements `audit.Audit`. Opens by itself when it is first used."""
+    """Implements `journal.Audit`. Opens by itself when it is first used."""
 
     def __init__(self, dsn: str, *, timeout: float = RETRY_TIMEOUT) -> None:
         self._pool = LazyPool(dsn, most=1, timeout=timeout)
@@ -64,14 +64,14 @@ async def _make_records(pool: Pool, rows: list[Any]) -> list[journal.AuditRecord
         _ASKED,
         [sid for (_, sid, _), _ in decided],
         [seq for (_, _, seq), _ in decided],
-        [msgspec.json.encode(event.approval_id) for _, event in decided],  # as an entry spells it
+        [msgspec.json.encode(event.approval_id) for _, event in decided],  # as an entry encodes it
         *(audit.MOST_LOOKED_BACK, _LIKELY),
     ):
         asked.setdefault((sid, seq), []).append(audit.decode_request(data))
     return [
         audit.make_record(at, event, *sessions[at[1]], _find_request(asked.get(at[1:], []), event.approval_id))
         for at, event in decided
-        if at[1] in sessions  # else it is being deleted
+        if at[1] in sessions  # otherwise the session is being deleted
     ]
 
 

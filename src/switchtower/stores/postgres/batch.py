@@ -1,16 +1,14 @@
-"""Columns of a batch in the form that costs least: the library turns an array into bytes element by element, which takes longer
-than the server takes to read the array from one text. Numbers, names and bytes go as one value a column.
+"""A batch of appends that are committed together: checked one by one, then written by one call of the database's
+`append_batch`. An append that may not be stored is refused by `add` and leaves no trace in the batch. Nothing here writes to
+the database.
 
-Everything is escaped or checked here: whatever a value is, it stays one element.
+Columns are encoded in the cheapest form: the library encodes an array element by element, which takes longer than the server
+takes to parse the array from one text. Numbers, names and bytes are sent as one value per column. Everything is escaped or
+checked here: whatever a value is, it stays one element.
 
-Where each session stands, as far as this node knows: its epoch, whether a node holds it, its last seq.
-
-Remembered so that an append needs no look-up. It is never the last word: the database compares it with its own, and nobody is
-refused before it has been asked again.
-
-The appends that are committed together: checked one by one, then written by one call of the database's `append_batch`.
-
-An append that may not be stored is refused by `add` and leaves no trace in the group. Nothing here talks to the database."""
+The heads of sessions (epoch, whether a node holds it, last seq) are cached so that an append needs no lookup. The cache is
+never authoritative: the database compares it with its own rows, and no append is refused before the heads were read again.
+"""
 
 import hashlib
 import time
@@ -30,12 +28,12 @@ from switchtower.stores.postgres.database import PostgresConnection
 
 
 def encode_numbers(values: Sequence[int]) -> str:
-    """For `::bigint[]`. Anything but a number of 64 bits raises `TypeError` or `OverflowError`."""
+    """Encodes for `::bigint[]`. Anything but a number of 64 bits raises `TypeError` or `OverflowError`."""
     return f"{{{repr(array('q', values).tolist())[1:-1]}}}"
 
 
 def encode_texts(values: Sequence[str | None]) -> str:
-    """For `::text[]`. None is NULL."""
+    """Encodes for `::text[]`. None is NULL."""
     named = [value for value in values if value is not None]
     if not values:
         return "{}"
@@ -53,13 +51,13 @@ def _quote(value: str) -> str:
 
 
 def join_pieces(values: Sequence[bytes]) -> tuple[bytes, str, str]:
-    """All of them as one, where each begins (from 1 on), and how long each is."""
+    """Returns all values joined, the start of each (from 1 on), and the length of each."""
     sizes = list(map(len, values))
     return b"".join(values), encode_numbers(list(accumulate(sizes[:-1], initial=1)) if sizes else ()), encode_numbers(sizes)
 
 
 def split_pieces_sql(whole: str, firsts: str, sizes: str) -> str:
-    """What makes `pieces` a `bytea[]` again: SQL with the names of the three parameters."""
+    """Returns the SQL that turns the result of `join_pieces` into a `bytea[]` again, with the names of the three parameters."""
     return (
         f"ARRAY (SELECT substring({whole}::bytea, piece.first::integer, piece.size::integer)"  # noqa: S608 - names of parameters
         f" FROM unnest({firsts}::text::bigint[], {sizes}::text::bigint[]) WITH ORDINALITY AS piece (first, size, place)"
@@ -79,7 +77,7 @@ class PostgresSessionHead:
         self.held = held
 
     def can_append(self, epoch: int) -> bool:
-        """A node's session is written in the epoch that the node was given; one that nobody holds also in a newer one."""
+        """A session that a node holds is written only in the epoch of its lease; one that no node holds also in a newer epoch."""
         return epoch == self.epoch or (not self.held and epoch > self.epoch)
 
 
@@ -116,7 +114,7 @@ class PostgresSessionHeadsCache:
 
 MOST_BYTES = 4_194_304
 MOST_ROWS = 512
-"""Enough to make the commit cheap; with fewer in it, those of one are answered while the next is written."""
+"""Enough to make the commit cheap; with a smaller batch, its appends are confirmed while the next one is written."""
 
 CALL = (
     "SELECT append_batch($1, $2, $3,"
@@ -125,18 +123,18 @@ CALL = (
     f" {split_pieces_sql('$14', '$15', '$16')},"
     f" {', '.join(f'${number}' for number in range(17, 35))})"
 )
-"""The columns with a value for each session or event go as `literals`; of cards, snapshots and receipts there are few."""
+"""The columns with a value for each session or event are sent as encoded arrays; there are few cards, snapshots and receipts."""
 
 _WIDTH = 1 + len(packed_rows.COLUMNS)
 _encode = msgspec.json.Encoder().encode
 
 
 class BatchFull(Exception):
-    """The append goes into the next group."""
+    """The append goes into the next batch."""
 
 
 class _SessionBatch:
-    """What one session does in this group."""
+    """The changes of one session in this batch."""
 
     __slots__ = ("before", "card", "epoch", "head", "place", "snapshot")
 
@@ -161,7 +159,7 @@ class PostgresBatch:
         return list(self._steps)
 
     def add(self, append: journal.Append, size: int) -> None:
-        """Raises `Full`, or what is wrong with the append. `size` is about how many bytes it has."""
+        """Raises `BatchFull`, or the reason why the append is refused. `size` is its approximate number of bytes."""
         if self._steps and (self._bytes + size > MOST_BYTES or len(self._events) > MOST_ROWS * _WIDTH):
             raise BatchFull
         standing = self._heads.find(append.session_id)
@@ -184,7 +182,7 @@ class PostgresBatch:
             del self._events[before:]
             raise
 
-        # From here on nothing can fail.
+        # From here on, nothing can fail.
         self._steps[append.session_id] = step
         self._heads.remember(append.session_id, standing)
         self._bytes += size
@@ -205,11 +203,11 @@ class PostgresBatch:
         if len(identities) < len(receipts):
             raise errors.Fenced("a receipt with the same identity is there already")
         if not self._receipts.keys().isdisjoint(identities):
-            raise BatchFull  # one statement cannot write a row twice, and what is in the way may be refused yet
+            raise BatchFull  # one statement cannot write a row twice, and the earlier append may still be refused
         return receipts
 
     def _begin_session(self, append: journal.Append, head: PostgresSessionHead | None) -> PostgresSessionHead:
-        """Of a session that is not there yet, or of one that its home has taken but not begun."""
+        """Starts a session that does not exist yet, or one that its owner has acquired but not started."""
         if head is not None and not head.can_append(append.epoch):
             raise errors.Fenced(f"`{append.session_id}` is in epoch {head.epoch}, not {append.epoch}")
         if append.entries and append.entries[0].seq != 1:
@@ -219,7 +217,9 @@ class PostgresBatch:
         return head or PostgresSessionHead(append.epoch, 0, held=False)
 
     def build_arguments(self, node_id: str | None) -> list[Any]:
-        """For `CALL`, after the writer's three. Sessions and receipts are in order, so that two nodes never wait crosswise."""
+        """Returns the arguments for `CALL`, after the writer's three. Sessions and receipts are sorted, so that two nodes
+        never deadlock.
+        """
         steps = sorted((database.escape_nul(session_id), step) for session_id, step in self._steps.items())
         place_of = {step.place: number for number, (_, step) in enumerate(steps, 1)}
         cards = [(place_of[step.place], *step.card) for _, step in steps if step.card is not None]
@@ -253,7 +253,7 @@ def _transpose(rows: list[tuple[Any, ...]], width: int) -> list[list[Any]]:
 
 
 def _make_card_values(card: journal.Card) -> tuple[Any, ...]:
-    # Whose home a session has is the store's to know: a card is stored without it.
+    # Only the store knows a session's owner: a card is stored without it.
     stored = card if card.home is None else structs.replace(card, home=None)
     return (card.state.value, card.created_at_ms, card.updated_at_ms, card.loaded is True, _encode(stored))
 
@@ -263,7 +263,7 @@ def hash_identity(scope: str, key: str) -> bytes:
 
 
 def _make_receipt_values(receipt: journal.Receipt, append: journal.Append) -> tuple[Any, ...]:
-    """A receipt replaces an expired one, as of the time that the append itself tells, or any if it says so."""
+    """A receipt replaces an expired one, as of the time of the append's own entries, or any if `replaces` is set."""
     recorded_at_ms = append.entries[-1].ts_ms if append.entries else time.time_ns() // 1_000_000
     told = (
         database.escape_nul(receipt.scope),

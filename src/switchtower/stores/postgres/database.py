@@ -1,19 +1,16 @@
-"""How the database is reached. The only file that knows the library; everything else sees `Connection`.
+"""The connection to the database, the translation of its errors, and its migrations. This is the only file that knows the
+library; all others use `PostgresConnection`. A connection belongs to its caller and is never returned in the middle of an
+operation.
 
-Nothing here knows a table. A connection belongs to whoever asked for it and is never given back half way through something.
+PostgreSQL's `text` has no NUL, so names are escaped. An address is shown without its password.
 
-Names as PostgreSQL's `text` can hold them: it has no NUL, so that is written as an escape, and the escape's sign too.
-
-A database's address as it may be shown: without its password. Pure.
-
-Brings a database to the schema that this version knows: `migrations/NNNN_*.sql` in order, all in one transaction.
-
-Nodes that start at once wait for each other at an advisory lock, and those behind the first find nothing left to do. A
-migration that shipped is never edited; a change is the next file. Nodes of the version before go on working meanwhile, so a
-migration adds and does not take away; a function that changes gets a new name.
-
-A script may say `-- needs: NNNN`, the oldest schema whose programs still work with it; if it does not, that is the one before.
-It is stored with the migration, so that an older program can tell whether a newer database is still for it."""
+Migrations are `migrations/NNNN_*.sql` in order, all in one transaction. Nodes that start at once wait for each other at an
+advisory lock, and those behind the first find nothing left to do. A migration that shipped is never edited; a change is the
+next file. Nodes of the previous version continue to work meanwhile, so a migration adds and does not remove; a function that
+changes gets a new name. A script may contain `-- needs: NNNN`, the oldest schema whose programs still work with it; by default
+that is the one before. It is stored with the migration, so that an older program can decide whether it can use a newer
+database.
+"""
 
 import contextlib
 import random
@@ -27,7 +24,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from switchtower.core import errors
 
 SCHEMA = "tower"
-"""Where all our tables are, so that a database may have others."""
+"""The schema of all our tables, so that the database may have others."""
 
 CONNECT_SECONDS = 10.0
 BY_INDEX = {
@@ -37,17 +34,17 @@ BY_INDEX = {
     "enable_mergejoin": "off",
     "jit": "off",
 }
-"""The journal is only ever used along its indexes. A plan made while a table was small must not say otherwise later."""
+"""The journal is only ever read along its indexes. A plan that was made while a table was small must not prefer a scan later."""
 
 
 _UNAVAILABLE_CLASSES = ("08", "28", "3D", "53", "55", "57", "58", "XX")
-"""Connection, authorisation, no such database, out of resources, stopped, failing disk, damage."""
+"""Connection, authorisation, unknown database, out of resources, stopped, failing disk, damage."""
 _UNAVAILABLE_STATES = ("25006", "25P03", "42501", "42P01", "42883")
-"""It only reads, it gave up waiting for us in the middle of a transaction, or our tables have gone."""
+"""The server is read-only, it ended our idle transaction, or our tables are missing."""
 
 
 class PostgresConnection(Protocol):
-    """What we use of the library's."""
+    """The part of the library's connection that we use."""
 
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str: ...
 
@@ -75,7 +72,7 @@ def _load_library() -> Any:
 
 
 async def connect(dsn: str, settings: dict[str, str] | None = None) -> PostgresConnection:
-    """A connection whose commits are on the disk when they return, whatever the server's default is."""
+    """Opens a connection whose commits are on the disk when they return, whatever the server's default is."""
     library = _load_library()
     try:
         connection: PostgresConnection = await library.connect(
@@ -83,7 +80,7 @@ async def connect(dsn: str, settings: dict[str, str] | None = None) -> PostgresC
             timeout=CONNECT_SECONDS,
             server_settings={"search_path": SCHEMA, "application_name": "switchtower", **(settings or {})},
         )
-    except (ValueError, library.InterfaceError) as problem:  # it may quote the address, and that may hold a password
+    except (ValueError, library.InterfaceError) as problem:  # the message may quote the address, which may contain a password
         raise errors.JournalUnavailable(
             "the address of the database is not valid", hint="it looks like postgresql://user@host/database"
         ) from problem
@@ -97,16 +94,16 @@ async def connect(dsn: str, settings: dict[str, str] | None = None) -> PostgresC
 
 
 def is_lost(problem: BaseException, connection: PostgresConnection) -> bool:
-    """Whether it is not known what became of the last statement. An answer of the server's means that nothing was stored."""
+    """Returns whether the outcome of the last statement is unknown. A response of the server means that nothing was stored."""
     if connection.is_closed() or isinstance(problem, OSError | TimeoutError) or _is_confused(problem):
         return True
     state = get_sqlstate(problem)
-    # A server that is told to stop, or to give up waiting for its standby, may say so after it has committed.
+    # A server that is stopped, or that gives up waiting for its standby, may report that after it has committed.
     return state is not None and state[:2] in ("08", "57")
 
 
 def _is_confused(problem: BaseException) -> bool:
-    """The library does not know itself where its connection stands: so it is when a server ends one between two statements."""
+    """The library has lost track of its connection's state: that happens when a server closes it between two statements."""
     return type(problem).__name__ == "InternalClientError" and type(problem).__module__.startswith("asyncpg")
 
 
@@ -115,18 +112,20 @@ def get_sqlstate(problem: BaseException) -> str | None:
 
 
 def is_database_error(problem: BaseException) -> bool:
-    """Not reachable, full, stopping or damaged. Not what a statement brought on itself, such as a broken constraint."""
+    """Returns whether the server is unreachable, full, stopping or damaged, and not whether a statement was wrong, such as a
+    violated constraint.
+    """
     if isinstance(problem, OSError | TimeoutError) or _is_confused(problem):
         return True
     state = get_sqlstate(problem)
     if state is not None:
         return state[:2] in _UNAVAILABLE_CLASSES or state in _UNAVAILABLE_STATES
-    # The library's own errors are about its use, except when the connection went away under it.
+    # The library's own errors are about its use, except when the connection was lost.
     return type(problem).__module__.startswith("asyncpg") and "connection" in str(problem)
 
 
 def summarize_error(problem: BaseException) -> str:
-    """In one line, without the details that quote what was stored."""
+    """Returns the error in one line, without the details that quote stored data."""
     if isinstance(problem, TimeoutError):
         return "the database does not answer"
     text = str(problem.args[0] if problem.args and isinstance(problem.args[0], str) else problem)
@@ -134,7 +133,7 @@ def summarize_error(problem: BaseException) -> str:
 
 
 def translate_error(problem: Exception) -> Exception:
-    """The problem as the journal's callers hear of it. What is not the database's is passed on as it is."""
+    """Returns the error as the journal's callers see it. An error that is not the database's is returned unchanged."""
     if isinstance(problem, errors.CoreError) or not is_database_error(problem):
         return problem
     unavailable = errors.JournalUnavailable(summarize_error(problem))
@@ -144,7 +143,7 @@ def translate_error(problem: Exception) -> Exception:
 
 @contextlib.contextmanager
 def translate_errors() -> Iterator[None]:
-    """What fails inside is told in the journal's words."""
+    """Translates errors inside the block into the journal's errors."""
     try:
         yield
     except Exception as problem:
@@ -155,7 +154,7 @@ def translate_errors() -> Iterator[None]:
 
 
 def iterate_backoff() -> Iterator[float]:
-    """How long to wait before each new try. Nodes that lost the same server do not come back all at once."""
+    """Yields the delays between attempts. The jitter keeps nodes that lost the same server from reconnecting all at once."""
     pause = 0.02
     while True:
         yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
@@ -176,11 +175,11 @@ def unescape_nul(name: str) -> str:
 _UNCLEAR = "postgresql://…"
 _PLACES = re.compile(r"[\w.%-]*(:\d*)?|\[[0-9a-fA-F:.]+\](:\d*)?")
 _SHOWN = ("host", "port", "dbname", "user", "sslmode")
-"""Of what may stand behind the question mark; anything else may be a secret, or name the file of one."""
+"""The query parameters that may be shown; any other may be a secret, or name a file with one."""
 
 
 def mask_password(dsn: str) -> str:
-    """When it is not clear where a password ends, nothing behind the scheme is shown."""
+    """When the end of a password is ambiguous, nothing behind the scheme is shown."""
     try:
         parts = urlsplit(dsn)
         asked = parse_qsl(parts.query, keep_blank_values=True)
@@ -198,11 +197,11 @@ def mask_password(dsn: str) -> str:
     return f"{parts.scheme}://{who.partition(':')[0]}{at}{where}{parts.path}{'?' if query else ''}{query}"
 
 
-_LOCK = 0x746F776572  # any number that nobody else in the database uses
+_LOCK = 0x746F776572  # any number that no other program uses in the database
 
 
 def load_scripts() -> dict[int, str]:
-    """The scripts by schema version."""
+    """Returns the scripts by schema version."""
     scripts: dict[int, str] = {}
     for file in (Path(__file__).parent / "migrations").iterdir():
         if numbered := re.fullmatch(r"(\d{4})_\w+\.sql", file.name):
@@ -211,7 +210,7 @@ def load_scripts() -> dict[int, str]:
 
 
 def oldest_compatible_schema(version: int, script: str) -> int:
-    """The oldest schema whose programs work with a database after this script."""
+    """Returns the oldest schema whose programs work with a database after this script."""
     told = re.search(r"^-- needs: (\d{4})$", script, re.MULTILINE)
     return int(told[1]) if told else version - 1
 
@@ -239,10 +238,10 @@ async def migrate(connection: PostgresConnection) -> None:
 
 
 async def _is_ready(connection: PostgresConnection, newest: int) -> bool:
-    """Nothing is left to do for a program that knows the schemas up to `newest`."""
+    """Returns whether nothing is left to do for a program that knows the schemas up to `newest`."""
     current = await _read_version(connection)
     if current > newest:
-        # As JSON, because a table of the first versions has no such column.
+        # Read as JSON, because the table of the first versions does not have this column.
         needed = await connection.fetchval(
             "SELECT max(coalesce((to_jsonb(made) ->> 'needs')::integer, made.version - 1))"  # noqa: S608 - our own name
             f" FROM {SCHEMA}.migrations AS made WHERE made.version > $1",

@@ -1,12 +1,6 @@
-"""A PostgreSQL store looked at from outside: checked, counted, examined. Nothing here writes, and a tower may run meanwhile.
-
-A store's connection for who only looks: it cannot write, changes no schema, and can see all as of one moment.
-
-How a database server is set up for us: its version, what it promises of a commit, its free places, its clock. Reads only.
-
-How many sessions there are in each state, and how much room they take. For who asks every few seconds.
-
-What a PostgreSQL journal holds, in numbers, as of one moment. Reads only."""
+"""Inspects a PostgreSQL store from outside: the health of its server, the number of sessions in each state, and statistics of
+the journal. It only reads, as of one moment where needed, and nodes may run meanwhile.
+"""
 
 import time
 from collections.abc import AsyncIterator
@@ -26,7 +20,7 @@ _UNREACHABLE = "see whether it runs, whether the address is right, and `tower do
 
 @asynccontextmanager
 async def open_database(dsn: str, settings: dict[str, str] | None = None) -> AsyncIterator[PostgresConnection]:
-    """Any database. Raises `CannotLook` when it cannot be reached, and for what breaks on the way."""
+    """Opens any database. Raises `StoreUnreadable` when it cannot be reached, and for errors in between."""
     place = database.mask_password(dsn)
     try:
         connection = await database.connect(dsn, settings)
@@ -52,7 +46,7 @@ async def open_database(dsn: str, settings: dict[str, str] | None = None) -> Asy
 
 @asynccontextmanager
 async def open_readonly(dsn: str, where: str = SCHEMA) -> AsyncIterator[PostgresConnection]:
-    """A store's. Raises `CannotLook` also for a database that holds none, or a newer program's."""
+    """Opens a store for reading. Raises `StoreUnreadable` also for a database without a store, or with one of a newer program."""
     async with open_database(dsn, {"search_path": where, "default_transaction_read_only": "on"}) as connection:
         await check_schema(connection, database.mask_password(dsn), where)
         yield connection
@@ -60,7 +54,7 @@ async def open_readonly(dsn: str, where: str = SCHEMA) -> AsyncIterator[Postgres
 
 @asynccontextmanager
 async def open_snapshot(connection: PostgresConnection) -> AsyncIterator[None]:
-    """All that is read inside is as of its beginning."""
+    """All reads inside see the state at its start."""
     await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     try:
         yield
@@ -71,7 +65,7 @@ async def open_snapshot(connection: PostgresConnection) -> AsyncIterator[None]:
 
 
 async def read_schema_version(connection: PostgresConnection, where: str = SCHEMA) -> int:
-    """0 for a database that holds no store."""
+    """0 for a database without a store."""
     if await connection.fetchval("SELECT to_regclass($1)", f"{where}.migrations") is None:
         return 0
     version: int = await connection.fetchval(f"SELECT coalesce(max(version), 0) FROM {where}.migrations")  # noqa: S608 - our own name
@@ -92,25 +86,25 @@ async def check_schema(connection: PostgresConnection, place: str, where: str = 
 
 
 OLDEST = 140_000
-"""As the server counts versions: 14."""
+"""PostgreSQL 14, in the server's notation."""
 
 
 class PostgresHealth(Struct, frozen=True, kw_only=True):
     version: str
     version_number: int
     schema: int
-    """0 while it holds no tower."""
+    """0 while it has no store."""
     settings: dict[str, str]
-    """Those of `PROMISES`, as the server gives them to anybody."""
+    """The settings in `PROMISES`, as the server gives them to any client."""
     most_connections: int
     used_connections: int
     is_standby: bool
     may_create: bool
-    """A first start makes a schema of our own."""
+    """The first start creates our schema."""
     clock_ahead_ms: int
-    """Of ours, half of the way there and back taken into account."""
+    """The difference to our clock, with half of the round trip taken into account."""
     nodes: list[str]
-    """Who is alive, by address."""
+    """The live nodes, by address."""
     bytes: int
 
 
@@ -118,14 +112,14 @@ PROMISES = ("fsync", "full_page_writes", "synchronous_commit", "synchronous_stan
 
 
 async def check_health(dsn: str) -> PostgresHealth:
-    """Raises `looking.CannotLook` when it cannot be reached."""
+    """Raises `StoreUnreadable` when the database cannot be reached."""
     async with open_database(dsn, {"default_transaction_read_only": "on"}) as connection:
         schema = await read_schema_version(connection)
         return PostgresHealth(
             version=await connection.fetchval("SHOW server_version"),
             version_number=int(await connection.fetchval("SHOW server_version_num")),
             schema=schema,
-            # Not as they are in this connection: that puts some of them right by itself.
+            # Not the values of this connection, which overrides some of them itself.
             settings=dict(
                 await connection.fetch("SELECT name, reset_val FROM pg_settings WHERE name = ANY ($1)", list(PROMISES))
             ),
@@ -144,7 +138,7 @@ async def check_health(dsn: str) -> PostgresHealth:
 
 
 async def list_live_nodes(connection: PostgresConnection, where: str = SCHEMA) -> list[str]:
-    """The nodes whose lease lasts, by the database's clock."""
+    """Returns the nodes whose lease is valid, by the database's clock."""
     rows = await connection.fetch(
         f"SELECT node_id, address FROM {where}.nodes WHERE expires_at > clock_timestamp() ORDER BY node_id"  # noqa: S608 - our own name
     )
@@ -152,7 +146,7 @@ async def list_live_nodes(connection: PostgresConnection, where: str = SCHEMA) -
 
 
 async def _measure_clock_skew_ms(connection: PostgresConnection) -> int:
-    """The narrowest of a few looks: the way there and back is the error."""
+    """Takes the narrowest of a few measurements: the round trip is the error."""
     narrowest = None
     ahead = 0
     for _ in range(3):
@@ -166,7 +160,7 @@ async def _measure_clock_skew_ms(connection: PostgresConnection) -> int:
 
 
 RETRY_TIMEOUT = 2.0
-"""Seconds: who counts can do without for a while."""
+"""A number of seconds; it is short, because a metric may be missing for a while."""
 
 
 class PostgresCounts:
@@ -182,7 +176,7 @@ class PostgresCounts:
         return dict(rows)
 
     async def measure_size(self) -> int:
-        """Of all our tables with their indices. Raises `errors.JournalUnavailable`."""
+        """Returns the size of all our tables with their indexes. Raises `errors.JournalUnavailable`."""
         with database.translate_errors():
             rows = await (await self._pool.get()).fetch(
                 "SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint FROM pg_class"
@@ -202,7 +196,7 @@ _BYTES = (
 
 
 async def collect_journal_stats(dsn: str) -> JournalStats:
-    """Raises `looking.CannotLook`, also for what breaks on the way. The log and free room are the server's: they count as 0."""
+    """Raises `StoreUnreadable`, also for errors in between. The log and free space belong to the server: they count as 0."""
     async with open_readonly(dsn) as connection, open_snapshot(connection):
         return await _collect(connection, database.mask_password(dsn))
 
@@ -211,7 +205,7 @@ async def _collect(connection: PostgresConnection, place: str) -> JournalStats:
     async def one(query: str) -> int:
         return int(await connection.fetchval(query) or 0)
 
-    # How long a value is, is known without reading it.
+    # The length of a value is known without reading it.
     kinds = await connection.fetch(
         "SELECT kind, sum(count)::bigint, sum(octet_length(data))::bigint FROM events GROUP BY kind ORDER BY 3 DESC, 1"
     )

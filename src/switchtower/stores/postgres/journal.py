@@ -1,9 +1,9 @@
-"""Reads: pages along the index, bounded by rows and by bytes on the server's side. Sees only what has been committed.
+"""The journal in PostgreSQL, for any number of nodes: `PostgresWriter` writes, `PostgresReader` reads pages along the index,
+bounded by rows and by bytes on the server's side. Reads see only what has been committed.
 
-The journal in PostgreSQL, for any number of nodes. This file only joins the parts: `Writer` writes, `Reader` reads.
-
-A session that a node holds is written only in the epoch of its lease (`leases`), which the transaction itself checks. One that
-nobody holds takes the epoch it has or a newer one, as in every store."""
+A session that a node owns is written only in the epoch of its lease (`leases`), which the transaction itself checks. A session
+without an owner takes its current epoch or a newer one, as in every store.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ _decode_outcome = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def _build_page_query(where: str, order: str) -> str:
-    """A row belongs to the page if those before it do not fill it. How long a value is, is known without reading it."""
+    """A row belongs to the page if the rows before it do not fill it. The length of a value is known without reading it."""
     return (
         "SELECT seq, count, ts_ms, run_id, kind, data FROM ("  # noqa: S608 - made of what is written here
         f"  SELECT *, sum(octet_length(data)) OVER (ORDER BY seq {order}) - octet_length(data) AS bytes_before FROM ("
@@ -40,7 +40,7 @@ def _build_page_query(where: str, order: str) -> str:
 
 
 _FORWARD = _build_page_query("seq > $2::bigint", "ASC")
-# A row may reach beyond the seq by as much as a strip holds, and must begin before it.
+# A row may extend beyond the seq by as much as a packed row holds, and must start before it.
 _BACK = _build_page_query(
     f"seq < $2::bigint + {packed_rows.MOST_ENTRIES} AND seq - count + 1 < $2::bigint AND kind <> ALL ($4)", "DESC"
 )
@@ -129,7 +129,7 @@ class PostgresReader:
                 *(_DELETED, limit),
             )
             return [_decode_stored_card(*row) for row in rows]
-        # One look-up a state, newest first: with `ANY`, all of a state's sessions would be read and sorted.
+        # One lookup per state, newest first: with `ANY`, all of a state's sessions would be read and sorted.
         rows = await self._pool.fetch(
             "SELECT found.card, found.node_id FROM unnest($1::text[]) AS wanted (state), LATERAL ("
             "  SELECT updated_at_ms, sessions.sid, card, node_id FROM sessions LEFT JOIN homes USING (session_id)"
@@ -174,8 +174,9 @@ class PostgresJournal:
     """Implements `journal.Journal`. Between `open` and `close` it belongs to the event loop that opened it."""
 
     def __init__(self, dsn: str, *, node_id: str | None = None, timeout: float = RETRY_TIMEOUT) -> None:
-        """With a `node_id`, others are told of each batch under this name. `patience`: how long a database may be away
-        before appends and reads fail."""
+        """With a `node_id`, other nodes are notified of each batch under this name. `timeout`: how long a database may be
+        unavailable before appends and reads fail.
+        """
         self._dsn = dsn
         self._node_id = node_id
         self._timeout = timeout
@@ -226,7 +227,7 @@ class PostgresJournal:
             return await self._reader.read_back(session_id, before_seq, limit, streamed=streamed)
 
     async def read_heads(self, session_ids: Sequence[str]) -> dict[str, int]:
-        """How far sessions are, in one question: for who follows many and was told that anything may have moved."""
+        """Returns the heads of sessions in one query, for a follower of many sessions that has to check all of them."""
         with database.translate_errors():
             return await self._reader.read_heads(session_ids)
 

@@ -1,8 +1,8 @@
-"""The homes of sessions in PostgreSQL, in the row that every append to a session takes: a takeover and an append of the old
-home cannot pass each other unseen. Time is the database's: what nodes believe of it plays no part.
+"""The leases in PostgreSQL, in the row that every append to a session locks: a takeover and an append of the old owner cannot
+miss each other. Time is the database's: the clocks of nodes play no part.
 
-Whoever gives a node something holds on to the node's row first, and whoever empties a node waits for that row: nothing can be
-given to a node that drains, leaves or is forgotten at that moment.
+A transaction that gives something to a node locks the node's row first, and one that empties a node waits for that row:
+nothing can be given to a node that drains, leaves or is forgotten at that moment.
 """
 
 # ruff: noqa: S608 - what queries are put together from is written in this file
@@ -24,7 +24,7 @@ _CONNECTIONS = 2
 _IN = "clock_timestamp() + $2 * interval '1 millisecond'"
 _MS = "(extract(epoch FROM {0}) * 1000)::bigint"
 _LEASE = f"homes.session_id, homes.node_id, homes.epoch, {_MS.format('nodes.expires_at')}"
-# `now()` is when the transaction began: a node is silent only if it was so before anybody waited for a row.
+# `now()` is the start of the transaction: a node is silent only if it was so before the transaction waited for a row.
 _SILENT = "EXISTS (SELECT FROM nodes WHERE nodes.node_id = homes.node_id AND nodes.expires_at <= now())"
 _TAKER = "SELECT node_id, expires_at FROM nodes WHERE node_id = {0} AND expires_at > now() AND NOT draining FOR KEY SHARE"
 # The owners one by one along the index, however many sessions each has; and of these the ones that are not alive.
@@ -40,7 +40,7 @@ _UNDER_WAY = "SELECT FROM sessions WHERE sessions.session_id = homes.session_id 
 
 
 class PostgresLeases:
-    """Implements `leases.Leases`."""
+    """Implements `cluster.Leases`."""
 
     def __init__(self, dsn: str, *, timeout: float = RETRY_TIMEOUT) -> None:
         self._dsn = dsn
@@ -59,14 +59,14 @@ class PostgresLeases:
             await pool.close()
 
     async def _run_transaction(self, work: Callable[[PostgresConnection], Awaitable[Result]]) -> Result:
-        """One transaction, which changes something or not: it is safe to ask any of these again."""
+        """Runs one transaction; each of them can safely be repeated."""
         if self._pool is None:
             raise cluster.LeasesUnavailable("they are not open")
         with _translate_errors():
             return await self._pool.run_transaction(work)
 
     async def _fetch_rows(self, query: str, *values: Any) -> list[Any]:
-        """Of one statement."""
+        """Runs one statement."""
         return await self._run_transaction(lambda connection: connection.fetch(query, *values))
 
     async def join(self, node_id: str, address: str, lasts_ms: int, *, name: str = "", version: str = "") -> None:
@@ -89,7 +89,7 @@ class PostgresLeases:
 
     async def drain(self, node_id: str) -> int:
         async def work(connection: PostgresConnection) -> int:
-            # The second statement sees what was given to the node before the first got its row.
+            # The second statement sees what was given to the node before the first locked its row.
             await connection.execute("SELECT FROM nodes WHERE node_id = $1 FOR UPDATE", database.escape_nul(node_id))
             await connection.execute("UPDATE nodes SET draining = true WHERE node_id = $1", database.escape_nul(node_id))
             return await _release_all(connection, node_id)
@@ -154,7 +154,7 @@ class PostgresLeases:
         return next(iter(await self.acquire_all([session_id], node_id)), None)
 
     async def acquire_all(self, session_ids: Sequence[str], node_id: str, *, begin: bool = True) -> list[cluster.Lease]:
-        # In the order that appends have too: two nodes that want the same rows do not wait for each other in a circle.
+        # Sorted like appends: two nodes that want the same rows do not deadlock.
         wanted = sorted({database.escape_nul(session_id) for session_id in session_ids})
         rows = await self._fetch_rows(
             f"WITH taker AS ({_TAKER.format('$2')}), taken AS ("
@@ -194,7 +194,7 @@ class PostgresLeases:
 
     async def take_over(self, node_id: str, limit: int) -> list[cluster.Lease]:
         async def work(connection: PostgresConnection) -> list[Any]:
-            # Who is silent is known by name before any session is looked at: one that meanwhile got a new home is left to it.
+            # The silent nodes are listed before any session is read: a session that got a new owner meanwhile is left to it.
             silent = [owner for (owner,) in await connection.fetch(_SILENT_OWNERS)]
             return await connection.fetch(
                 f"WITH taker AS ({_TAKER.format('$1')}), orphans AS ("
@@ -246,7 +246,7 @@ class PostgresLeases:
 
 
 async def _release_all(connection: PostgresConnection, node_id: str) -> int:
-    """All homes of the node; how many."""
+    """Frees all sessions of the node; returns their number."""
     rows = await connection.fetch(
         "UPDATE homes SET node_id = NULL, epoch = epoch + 1 WHERE node_id = $1 RETURNING 1", database.escape_nul(node_id)
     )

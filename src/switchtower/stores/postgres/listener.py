@@ -1,11 +1,10 @@
-"""What a node tells the others after a batch: which sessions moved, from where and how far. One NOTIFY a batch, whatever moved.
+"""Notifications between nodes: after a batch, a node reports which sessions changed, from which seq to which. There is one
+NOTIFY per batch, and one listening connection per node, however many clients follow a session.
 
-A notice is a hint. It may be lost, and it may name nothing: then anything may have moved. Readers page from their cursor.
-
-Hears what other nodes stored. One connection a node, however many clients follow a session.
-
-A connection that is dead and does not say so is found by asking it something now and then. After every new connection, and
-after anything that may have been missed, everything may have moved: then the notice names nothing."""
+A notice is a hint. It may be lost, and it may name no session: then any session may have changed. Readers page from their
+cursor. A dead connection is detected by a regular query. After every new connection, and after anything that may have been
+missed, the notice names no session.
+"""
 
 import asyncio
 import contextlib
@@ -20,13 +19,13 @@ from switchtower.stores.postgres import database
 from switchtower.stores.postgres.database import PostgresConnection
 
 CHANNEL = "tower_moved"
-_MOST_BYTES = 7_500  # the server takes less than 8,000
+_MOST_BYTES = 7_500  # the server's limit is just below 8,000
 
 
 class HeadsNotice(Struct, frozen=True):
     node_id: str
     heads: dict[str, tuple[int, int]] | None
-    """Each session's last seq before the batch, and after it. None: look at all that you follow."""
+    """Each session's last seq before the batch, and after it. None: the receiver must check every session that it follows."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -41,7 +40,9 @@ def encode_notice(node_id: str, heads: dict[str, tuple[int, int]]) -> str:
 
 
 def decode_notice(payload: str) -> HeadsNotice:
-    """What cannot be read tells that something moved; so does a notice of the version before, which does not say from where."""
+    """A payload that cannot be decoded means that something changed; so does a notice of the previous version, which has no
+    starting seq.
+    """
     try:
         return _decode(payload)
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -54,8 +55,9 @@ _PULSE = 5.0
 
 class NotificationListener:
     def __init__(self, dsn: str, node_id: str, on_notice: Callable[[HeadsNotice], None], *, pulse: float = _PULSE) -> None:
-        """`heard` is called for each notice of another node. It must not raise, and not take long. Every `pulse` seconds the
-        connection is tried, and given as many to answer."""
+        """`on_notice` is called for each notice of another node. It must not raise, and not take long. The connection is
+        checked every `pulse` seconds, with the same time to respond.
+        """
         self._dsn = dsn
         self._node_id = node_id
         self._on_notice = on_notice
@@ -63,7 +65,7 @@ class NotificationListener:
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Returns when it listens: what is committed from now on is heard of."""
+        """Returns when it listens: it gets notices of everything that is committed from now on."""
         try:
             connection = await self._connect()
         except Exception as problem:

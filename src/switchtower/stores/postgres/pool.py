@@ -1,9 +1,9 @@
-"""A few connections that are shared: for reads, and for changes that are not the journal's appends.
+"""A few shared connections: for reads, and for changes that are not the journal's appends. `LazyPool` opens them at the first
+use.
 
-A read whose connection goes away is asked again. A change is one transaction, and when the connection goes away during its
-commit, the server is asked what became of it, so that the answer is true.
-
-A pool for who may never be asked: its connections are made when somebody first does."""
+A read whose connection is lost is repeated. A change is one transaction, and when the connection is lost during its commit,
+the server is queried for its outcome, so that the result is reliable.
+"""
 
 import asyncio
 import contextlib
@@ -18,15 +18,15 @@ Result = TypeVar("Result")
 STATEMENT_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
 _NO_SUCH_TRANSACTION_YET = "22023"
-# A process that is stopped in the middle, or cut off, would hold its rows for as long as its connection seems to be there.
+# A process that is suspended or disconnected in the middle would hold its rows for as long as its connection seems to be alive.
 _BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '3s'"
 
 
 class Pool:
-    """Who asks first is served first; with one connection everything happens in the order of asking."""
+    """Callers are served in order; with one connection everything happens in the order of the calls."""
 
     def __init__(self, dsn: str, *, most: int, timeout: float, settings: dict[str, str] | None = None) -> None:
-        """`patience`: for how many seconds a database that cannot be reached is tried again before an asker hears of it."""
+        """`timeout`: the number of seconds for which an unreachable database is retried before the caller gets an error."""
         self._dsn = dsn
         self._settings = settings
         self._timeout = timeout
@@ -36,7 +36,7 @@ class Pool:
         self._is_open = False
 
     async def open(self, prepare: Callable[[PostgresConnection], Awaitable[None]]) -> None:
-        """With the first connection, on which `prepare` is done before anybody else gets one."""
+        """Opens the first connection, and runs `prepare` on it before any caller gets one."""
         connection = await database.connect(self._dsn, self._settings)
         try:
             await prepare(connection)
@@ -47,7 +47,7 @@ class Pool:
         self._is_open = True
 
     async def close(self) -> None:
-        """What is under way is cut off: its asker is told so."""
+        """Active statements are cut off: their callers get an error."""
         self._is_open = False
         for connection in self._busy:
             connection.terminate()
@@ -57,11 +57,11 @@ class Pool:
                 await connection.close(timeout=_CLOSE_SECONDS)
 
     async def fetch(self, query: str, *values: Any) -> list[Any]:
-        """The rows of a statement that may be asked twice without harm."""
+        """Returns the rows of a statement that can safely be repeated."""
         return await self._retry_until_timeout(lambda connection: connection.fetch(query, *values, timeout=STATEMENT_SECONDS))
 
     async def run_transaction(self, work: Callable[[PostgresConnection], Awaitable[Result]]) -> Result:
-        """One transaction. `work` may be done again from the beginning, if nothing of it was stored."""
+        """Runs one transaction. `work` may be repeated from the start, if nothing of it was stored."""
         transaction: list[str | None] = [None]
 
         async def once(connection: PostgresConnection) -> Result:
@@ -93,7 +93,7 @@ class Pool:
     async def _retry_until_timeout(
         self, ask: Callable[[PostgresConnection], Awaitable[Result]], *, within: bool = False
     ) -> Result:
-        """Asks until the database answers or patience ends. `within`: for somebody who has their turn already."""
+        """Retries until the database responds or the timeout ends. `within`: the caller already has its turn."""
         pauses = database.iterate_backoff()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
@@ -123,7 +123,7 @@ class Pool:
         try:
             yield connection
         except BaseException as problem:
-            # Also when its asker left: what the connection is doing then is nobody's.
+            # This also happens when the caller was cancelled: the connection's state is then unknown.
             if database.get_sqlstate(problem) is None or database.is_lost(problem, connection):
                 connection.terminate()
             raise
@@ -137,7 +137,7 @@ class Pool:
 
 
 def _is_transient(problem: Exception) -> bool:
-    """Whether it may be over in a moment: the server is away or starting, or another transaction was in the way."""
+    """Returns whether the problem may pass in a moment: the server is down or starting, or another transaction was in the way."""
     state = database.get_sqlstate(problem)
     if state is None:
         return database.is_database_error(problem)
@@ -151,14 +151,14 @@ async def _roll_back(connection: PostgresConnection) -> None:
 
 
 async def _is_committed(connection: PostgresConnection, transaction: str) -> bool:
-    """What became of a transaction. One that still goes on, without us, is waited for."""
+    """Returns the outcome of a transaction. Waits for one that is still in progress on the server."""
     for pause in database.iterate_backoff():
         try:
             status = await connection.fetchval("SELECT pg_xact_status($1::text::xid8)", transaction)
         except Exception as problem:
             if database.get_sqlstate(problem) != _NO_SUCH_TRANSACTION_YET:
                 raise
-            return False  # the server has crashed since, and gives the number to another: nothing was stored under it
+            return False  # the server has crashed since, and assigns the number again: nothing was stored under it
         if status != "in progress":
             return bool(status == "committed")
         await asyncio.sleep(pause)
@@ -176,7 +176,7 @@ class LazyPool:
         if self._pool is None:
             pool = Pool(self._dsn, most=self._most, timeout=self._timeout)
             await pool.open(database.migrate)
-            if self._pool is not None:  # somebody else was quicker
+            if self._pool is not None:  # another task was quicker
                 await pool.close()
             else:
                 self._pool = pool

@@ -1,5 +1,5 @@
-"""The registry in PostgreSQL, shared by all nodes. One connection, so that changes stand in the order of asking; nothing is
-remembered between two of them.
+"""The registry in PostgreSQL, shared by all nodes. It uses one connection, so that changes are applied in the order of the
+calls; no state is kept between two of them.
 """
 
 import contextlib
@@ -48,14 +48,14 @@ class PostgresRegistry:
             await pool.close()
 
     async def _run_transaction(self, work: Callable[[PostgresConnection], Awaitable[Result]]) -> Result:
-        """One transaction."""
+        """Runs one transaction."""
         if self._pool is None:
             raise registry.RegistryUnavailable("it is not open")
         with _translate_errors():
             return await self._pool.run_transaction(work)
 
     async def _execute_change(self, query: str, *values: Any, note: journal.AuditNote | None = None) -> int:
-        """How many rows one statement changed."""
+        """Returns how many rows one statement changed."""
 
         async def work(connection: PostgresConnection) -> int:
             changed = _parse_count(await connection.execute(query, *values))
@@ -229,7 +229,7 @@ class PostgresRegistry:
         return {unescape_nul(session_id): (acked_seq, settled_at_ms) for session_id, acked_seq, settled_at_ms in rows}
 
     async def store_acknowledgements(self, hub: str, marks: Sequence[tuple[str, int, int]]) -> None:
-        # One statement cannot write a row twice; the last word on a session stands. In order, so that nodes never wait crosswise.
+        # One statement cannot write a row twice, so the last mark of a session wins. Sorted, so that nodes never deadlock.
         last_words = sorted({escape_nul(session_id): (acked, settled) for session_id, acked, settled in marks}.items())
         if last_words:
             await self._execute_change(
@@ -242,7 +242,7 @@ class PostgresRegistry:
 
 
 def _parse_count(status: str) -> int:
-    """How many rows, as the server says it: `UPDATE 3`, `INSERT 0 1`."""
+    """Parses the number of rows from the server's status: `UPDATE 3`, `INSERT 0 1`."""
     return int(status.rpartition(" ")[2])
 
 
@@ -271,7 +271,7 @@ async def _revoke_all(connection: PostgresConnection, user: str, now_ms: int) ->
 async def _record_contact(
     connection: PostgresConnection, visit: registry.HostContact, first_state: registry.HostState, most: int
 ) -> registry.Host | None:
-    # Only so many may be known, and two nodes may each meet a new one now.
+    # The number of known hosts is limited, and two nodes may each be contacted by a new one now.
     await connection.execute(f"SELECT pg_advisory_xact_lock({_NEW_HOSTS_LOCK})")
     host_id = escape_nul(visit.host_id)
     if not await connection.fetchval("SELECT true FROM hosts WHERE host_id = $1", host_id):
@@ -325,10 +325,10 @@ def _make_host(row: Any) -> registry.Host:
 
 @contextlib.contextmanager
 def _translate_errors() -> Iterator[None]:
-    """What is our own bug is passed on as it is."""
+    """Our own bugs are passed on unchanged."""
     try:
         yield
-    except errors.JournalUnavailable as problem:  # how the schema says that it is a newer program's
+    except errors.JournalUnavailable as problem:  # a migration reports with this that the schema belongs to a newer program
         raise registry.RegistryUnavailable(problem.detail or "", hint=problem.hint) from problem
     except Exception as problem:
         if not database.is_database_error(problem):

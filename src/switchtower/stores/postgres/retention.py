@@ -1,10 +1,10 @@
-"""Retention: removes what a later event holds again, once it is old enough or far enough back. Decisions and results stay.
+"""Retention: removes entries that a later event repeats, once they are old enough or far enough back, and deletes whole
+sessions. Decisions and results stay.
 
-A bounded stretch of one session at a time, each in its own transaction. Sweeping goes forward from `pruned_through`: below it
-nothing that is prunable is left, so it is both where to go on and what a cursor has missed. Nodes that sweep one session at
-once take turns at its row.
-
-Takes a session out of the database, a piece at a time, so that no transaction is long."""
+Each transaction is short: it handles a bounded range of one session. Pruning advances from `pruned_through`: below it nothing
+prunable is left, so it is both where to continue and what a cursor has missed. Nodes that prune one session at once take turns
+at its row.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import NamedTuple
@@ -20,7 +20,7 @@ _FORGOTTEN_WRITERS = "DELETE FROM writers WHERE since < now() - interval '30 day
 
 
 class _RetentionBoundary(NamedTuple):
-    """Where retention draws it."""
+    """The boundary of what retention keeps."""
 
     retention: journal.Retention
     now_ms: int
@@ -31,7 +31,7 @@ class _RetentionBoundary(NamedTuple):
         return last if self.keep_from is None else min(last, self.keep_from - 1)
 
     def compute_limit(self, ts_ms: int, last: int, head: int) -> int:
-        """The highest seq that may go if it is of this time."""
+        """Returns the highest seq that may be removed for an entry of this time."""
         if self.retention.keep_ms and ts_ms < self.now_ms - self.retention.keep_ms:
             return last
         return min(last, head - self.retention.keep_entries) if self.retention.keep_entries else 0
@@ -93,7 +93,7 @@ class _PruneStep(NamedTuple):
 
 
 async def _prune_range(connection: PostgresConnection, sid: int, line: _RetentionBoundary) -> _PruneStep:
-    """Whole rows, and the first entries of the row in which retention's line falls."""
+    """Removes whole rows, and the first entries of the row that the retention boundary divides."""
     standing = await connection.fetchrow(
         "SELECT pruned_through, snapshots.seq, homes.head FROM sessions JOIN snapshots USING (sid)"
         " JOIN homes USING (session_id) WHERE sessions.sid = $1 FOR UPDATE OF sessions",
@@ -103,7 +103,7 @@ async def _prune_range(connection: PostgresConnection, sid: int, line: _Retentio
         return _PruneStep(0, goes_on=False)
     after, snapshot_seq, head = standing
     last = line.compute_last(snapshot_seq, head)
-    # Below `pruned_through` only what stays is left; a stretch of such rows is passed over in the same transaction.
+    # Below `pruned_through` only entries that stay are left; a range of such rows is skipped in the same transaction.
     while after < last:
         rows = await connection.fetch(
             "SELECT seq, count, ts_ms, kind FROM events WHERE sid = $1 AND seq > $2 ORDER BY seq LIMIT $3", sid, after, _STRETCH
@@ -153,7 +153,7 @@ _PIECE = 2_000
 
 
 async def delete_session(pool: Pool, session_id: str) -> int:
-    """Its row goes last: until then a restart finds it, and goes on. Returns how many entries went."""
+    """Removes the session's row last: until then a restart finds it and continues. Returns the number of removed entries."""
     rows = await pool.fetch("SELECT sid FROM homes WHERE session_id = $1", database.escape_nul(session_id))
     if not rows:
         return 0
@@ -176,7 +176,7 @@ async def _delete_piece(connection: PostgresConnection, sid: int) -> int:
 
 async def _delete_rest(connection: PostgresConnection, sid: int, name: str) -> None:
     await connection.execute("DELETE FROM homes WHERE sid = $1 AND session_id = $2", sid, name)
-    await connection.execute("DELETE FROM events WHERE sid = $1", sid)  # what came while the pieces went
+    await connection.execute("DELETE FROM events WHERE sid = $1", sid)  # entries that arrived in between
     for table in ("snapshots", "words", "words_read", "sessions"):
         await connection.execute(f"DELETE FROM {table} WHERE sid = $1", sid)  # noqa: S608 - the names are written here
     await connection.execute("DELETE FROM receipts WHERE scope = $1", name)

@@ -1,8 +1,9 @@
-"""Texts and questions in the words of PostgreSQL's index. What is a word is decided here, as the search of the other store
-decides it, and not by the server's language settings: letters and digits, without case and accents.
+"""Full-text search in tables beside the journal's. They are derived from the journal and can be dropped at any time. New
+entries are indexed at the next search, so that no append has to wait for it.
 
-Words in everything that was said and done, in tables beside the journal's. They are made from the journal and can be thrown
-away at any time. What is new is read when somebody searches, so that nothing that is stored has to wait for it."""
+Words are split here, as in the other store's search, and not by the server's language settings: letters and digits, without
+case and accents.
+"""
 
 import re
 import unicodedata
@@ -20,7 +21,7 @@ from switchtower.stores.sqlite import search
 _WORD = re.compile(r"[^\W_]+")
 _PHRASE = re.compile(r'"([^"]*)"(\*?)')
 _LONGEST_WORD = 500
-"""In characters: the server's limit is 2,046 bytes. A longer one is known by its beginning."""
+"""A number of characters: the server's limit is 2,046 bytes. A longer word is known by its beginning."""
 _SNIPPET_WORDS = 16
 
 
@@ -42,30 +43,30 @@ def _fold_word(word: str) -> str:
 
 
 def build_tsvector(text: str) -> str:
-    """A `tsvector` as it is written: each word with its places."""
+    """Returns the text form of a `tsvector`: each word with its positions."""
     places: dict[str, list[str]] = {}
     for number, word in enumerate(split_words(text), 1):
         places.setdefault(word, []).append(str(number))
-    # The server keeps 255 places of a word, and none beyond 16,383.
+    # The server keeps 255 positions of a word, and none beyond 16,383.
     return " ".join(f"'{word}':{','.join(numbers[:255])}" for word, numbers in places.items())
 
 
 class WordQuery:
-    """All phrases must be there, in any order. The last word may be a beginning."""
+    """All phrases must occur, in any order. The last word may be a prefix."""
 
     def __init__(self, phrases: list[tuple[list[str], bool]]) -> None:
         self._phrases = phrases
 
     @property
     def tsquery(self) -> str:
-        """A `tsquery` as it is written. Words have nothing in them that would be an operator."""
+        """The text form of a `tsquery`. Words contain nothing that would be an operator."""
         return " & ".join(
             " <-> ".join(f"'{word}'" for word in phrase) + (":*" if is_beginning else "")
             for phrase, is_beginning in self._phrases
         )
 
     def make_snippet(self, text: str) -> str:
-        """Some words around the first that was asked for."""
+        """Returns some words around the first match."""
         places = list(_find_words(text))
         at = next((number for number, place in enumerate(places) if self._matches_word(place[0])), 0)
         first = max(0, min(at - _SNIPPET_WORDS // 2, len(places) - _SNIPPET_WORDS))
@@ -85,7 +86,7 @@ class WordQuery:
 
 
 def parse_query(text: str) -> WordQuery | None:
-    """None for a text without words. The language is that of the other store's."""
+    """None for a text without words. The query language is that of the other store."""
     asked = search.build_query(text)
     phrases = [(split_words(phrase), star == "*") for phrase, star in _PHRASE.findall(asked or "")]
     wanted = [(words, star) for words, star in phrases if words]
@@ -101,7 +102,7 @@ _KINDS = list(search_text.TEXTS)
 
 
 class PostgresSearch:
-    """Implements `search.Search`. Opens by itself when it is first used."""
+    """Implements `journal.Search`. Opens by itself when it is first used."""
 
     def __init__(self, dsn: str, *, timeout: float = RETRY_TIMEOUT) -> None:
         self._pool = LazyPool(dsn, most=_CONNECTIONS, timeout=timeout)
@@ -153,12 +154,12 @@ async def _catch_up(pool: Pool) -> None:
 
 
 async def _read_page(connection: PostgresConnection, sid: int) -> bool:
-    """Whether there may be more. Nodes that search at once take turns at a session."""
+    """Returns whether there may be more. Nodes that search at once take turns at a session."""
     await connection.execute("INSERT INTO words_read VALUES ($1, 0) ON CONFLICT DO NOTHING", sid)
     after_seq = await connection.fetchval("SELECT seq FROM words_read WHERE sid = $1 FOR UPDATE", sid)
     head = await connection.fetchval("SELECT homes.head FROM sessions JOIN homes USING (session_id) WHERE sessions.sid = $1", sid)
     if after_seq is None or head is None:
-        return False  # it was deleted meanwhile
+        return False  # the session was deleted meanwhile
     rows = await connection.fetch(
         "SELECT seq, kind, data FROM events WHERE sid = $1 AND seq > $2 AND seq <= $3 AND kind = ANY ($4) ORDER BY seq LIMIT $5",
         *(sid, after_seq, head, _KINDS, _PAGE),

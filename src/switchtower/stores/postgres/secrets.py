@@ -1,6 +1,6 @@
-"""What all nodes must know and nobody else: made by the node that needs it first, and read by the others.
+"""Secrets that all nodes share: the node that needs one first creates it, and the others read it.
 
-A value is never logged, and no error quotes it. Whoever can read the database can read it.
+A value is never logged, and no error quotes it. Every user that can read the database can read it.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ RETRY_TIMEOUT = 5.0
 
 
 class PostgresSecrets:
-    """Raises `errors.JournalUnavailable` when the database fails it."""
+    """Raises `errors.JournalUnavailable` when the database fails."""
 
     def __init__(self, dsn: str, *, timeout: float = RETRY_TIMEOUT) -> None:
         self._dsn = dsn
@@ -38,10 +38,12 @@ class PostgresSecrets:
         return rows[0][0] or None if rows else None
 
     async def update(self, name: str, update: Callable[[bytes | None], bytes]) -> None:
-        """Nobody else changes it between what `update` is given and what it gives. That may be asked for more than once."""
+        """Changes a value atomically: no other node changes it between the argument and the result of `update`, which may be
+        called more than once.
+        """
 
         async def work(connection: PostgresConnection) -> None:
-            # A row to be locked, also for the first: an empty one is as none.
+            # Creates a row to lock, also for the first change: an empty value counts as none.
             await connection.execute(
                 "INSERT INTO secrets VALUES ($1, $2, now()) ON CONFLICT (name) DO NOTHING", database.escape_nul(name), b""
             )
@@ -59,7 +61,7 @@ class PostgresSecrets:
         return self._pool
 
     async def get_or_create(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """The value of this name. Of nodes that make one at once, the first one's is everybody's."""
+        """Returns the value of this name. When nodes create one at once, all get the first one's."""
         pool = self._get_pool()
 
         async def work(connection: PostgresConnection) -> bytes:
@@ -69,7 +71,7 @@ class PostgresSecrets:
             if value is not None:
                 return value
             made = make()
-            if not isinstance(made, bytes):  # the library's own words would quote it
+            if not isinstance(made, bytes):  # the library's own message would quote it
                 raise TypeError(f"the secret `{name}` was not made as bytes")
             await connection.execute(
                 "INSERT INTO secrets VALUES ($1, $2, now()) ON CONFLICT (name) DO NOTHING", database.escape_nul(name), made

@@ -1,11 +1,10 @@
-"""Rows in pages, bounded by number and by bytes on the server's side: how long a value is, is known without reading it.
+"""Verifies a PostgreSQL journal: a dense sequence per session up to its head, entries that can be decoded, snapshots that
+match the entries, and the audit's chains with all their links. It only reads, one session at a time as of one moment, so that
+nodes can continue to write.
 
-Whether a PostgreSQL journal holds what it promises: a dense sequence a session up to its head, entries that can be read, and
-snapshots that the entries lead to. Reads only, a session at a time as of one moment, so that nodes can go on writing.
-
-The pages themselves are the server's to check (data checksums, `pg_amcheck`).
-
-Whether the audit's chains in a PostgreSQL store hold, and all their links. Reads only, as of one moment, while nodes write."""
+Rows are read in pages, bounded by number and by bytes on the server's side: the length of a value is known without reading it.
+The storage pages themselves are the server's to check (data checksums, `pg_amcheck`).
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +18,7 @@ from switchtower.stores.postgres.database import PostgresConnection
 from switchtower.stores.verification import ReportProgress, VerificationReport
 
 ReceiptPageRow = tuple[str, str, str, bytes, int, int]
-"""Scope, key, fingerprint, outcome, when it was recorded and when it expires."""
+"""Scope, key, fingerprint, outcome, the time of recording and the time of expiry."""
 
 _ROWS = 2_000
 _LINKS_PAGE = 500
@@ -31,7 +30,7 @@ _BYTES = 2_097_152
 
 
 def _build_paged_query(columns: str, large: str, table: str, where: str, order: str) -> str:
-    """A row belongs to the page if those before it do not fill it."""
+    """A row belongs to the page if the rows before it do not fill it."""
     return (
         f"SELECT {columns} FROM (SELECT *, sum(octet_length({large})) OVER (ORDER BY {order}) - octet_length({large})"  # noqa: S608 - made of what is written here
         f" AS bytes_before FROM (SELECT * FROM {table} WHERE {where} ORDER BY {order} LIMIT {_ROWS}) AS rows) AS page"
@@ -75,7 +74,7 @@ async def read_receipt_pages(connection: PostgresConnection) -> AsyncIterator[li
 
 
 async def read_link_pages(connection: PostgresConnection, chain: str) -> AsyncIterator[list[AuditLink]]:
-    """Of the audit, in order."""
+    """Yields the links of the audit, in order."""
     after = -(2**63)
     while rows := await connection.fetch(_LINKS, chain, after, _LINKS_PAGE):
         yield [AuditLink(number, ts_ms, database.unescape_nul(session_id), *rest) for number, ts_ms, session_id, *rest in rows]
@@ -100,7 +99,7 @@ _STRAYS = {
 
 
 async def verify_journal(dsn: str, progress: ReportProgress = lambda *_: None) -> VerificationReport:
-    """Raises `looking.CannotLook` for what is no store. Takes as long as reading all of it takes."""
+    """Raises `StoreUnreadable` for a database without a store. Takes as long as reading all of it."""
     report = VerificationReport(database.mask_password(dsn))
     async with inspection.open_readonly(dsn) as connection:
         report.schema = await inspection.read_schema_version(connection)
@@ -143,14 +142,14 @@ async def _check_session(
     if home_sid != sid:
         report.add_problem(session_id, "nothing says where it lives" if home_sid is None else "its home is another session's")
     if state == events.SessionState.DELETED.value:
-        return  # what was deleted goes away piece by piece
+        return  # a deleted session is removed piece by piece
     try:
         check = verification.SessionVerifier(report, session_id, state, *rest)
         async for rows in read_event_pages(connection, sid):
             check.check_rows(rows)
         check.finish()
     except Exception as problem:
-        # Of its own rows, if the connection is still good; the others' may be sound.
+        # The error concerns this session's rows, if the connection is still good; those of the others may be sound.
         if connection.is_closed() or not database.is_database_error(problem):
             raise
         report.add_problem(session_id, f"cannot be read any further: {database.summarize_error(problem)}")
@@ -190,7 +189,7 @@ LIMIT 1
 
 
 async def verify_audit_chains(dsn: str, wanted: frozenset[str] = frozenset()) -> list[ChainReport]:
-    """Raises `CannotLook`."""
+    """Raises `StoreUnreadable`."""
     async with _open_chains(dsn) as connection:
         sessions, accounts = ChainVerifier(SESSIONS, wanted), ChainVerifier(ACCOUNTS, wanted)
         await _verify_sessions(connection, sessions)
@@ -202,7 +201,7 @@ async def verify_audit_chains(dsn: str, wanted: frozenset[str] = frozenset()) ->
 
 
 async def read_audit_links(dsn: str) -> AsyncIterator[tuple[str, AuditLink]]:
-    """All links with the name of their chain, in order. Raises `CannotLook`."""
+    """Yields all links with the name of their chain, in order. Raises `StoreUnreadable`."""
     async with _open_chains(dsn) as connection:
         for chain in (SESSIONS, ACCOUNTS):
             async for page in read_link_pages(connection, chain):
@@ -222,7 +221,7 @@ async def _verify_sessions(connection: PostgresConnection, check: ChainVerifier)
         for link in check.verify_links(page):
             check.compare_event(link, data.get(link.number), deleted.get(link.session_id, 0))
     check.verify_head(await read_chain_head(connection, SESSIONS))
-    # Each by its own index.
+    # Each query uses its own index.
     for kinds in ("'approval.requested'", "'approval.decided', 'approval.expired'"):
         if (stray := await connection.fetchrow(_STRAY.format(kinds=kinds))) is not None:
             check.record_stray(database.unescape_nul(stray[0]), stray[1], stray[2])

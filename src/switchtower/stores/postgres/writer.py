@@ -1,14 +1,14 @@
-"""The one connection that appends go through, and the truth about those that were under way when it broke.
+"""The single writer of the PostgreSQL journal: one task and one connection that all appends go through. Appends that arrive
+while one commit runs are collected for the next, without waiting for more, and encoded meanwhile, so that the database does
+not wait for us.
 
-Each batch has a number, which the database notes in the batch's own transaction. A new connection raises the writer's
-generation there and is told the last number. From then on nothing that the broken one had sent can still be stored, so the
-answer is final: that batch is there, or it is not.
+Each batch has a number, which the database records in the batch's own transaction. A new connection raises the writer's
+generation there and reads the last number. From then on nothing that the broken connection had sent can still be stored, so
+the answer is final: that batch is stored, or it is not.
 
-The one task that writes. Whatever was handed over while one commit ran goes into the next, without waiting for more. It is
-put together meanwhile, so that the database does not wait for us.
-
-An append that cannot be stored fails alone. A database that is away for a moment is waited for; when it stays away, those
-that wait hear of it, and new ones are refused until it is back. What waits is bounded."""
+An append that cannot be stored fails alone. The writer waits for a database that is unavailable for a moment; when it stays
+unavailable, waiting appends fail, and new ones are refused until it is available again. The queue is bounded.
+"""
 
 import asyncio
 import contextlib
@@ -32,7 +32,9 @@ _READ_ONLY = "25006"
 
 class WriterConnection:
     def __init__(self, dsn: str, timeout: float, *, on_lost: Callable[[errors.JournalUnavailable | None], None]) -> None:
-        """`went` hears of a database that stays away for longer than `patience`, and with None that it is back."""
+        """`on_lost` is called when the database is unavailable for longer than `timeout`, and with None when it is available
+        again.
+        """
         self._dsn = dsn
         self._timeout = timeout
         self._on_lost = on_lost
@@ -43,11 +45,11 @@ class WriterConnection:
         self._stopping = asyncio.Event()
 
     async def connect(self) -> None:
-        """The first time: what is wrong is raised at once."""
+        """Connects for the first time: errors are raised at once."""
         await self._renew()
 
     async def get_connection(self) -> PostgresConnection:
-        """To be read from. A database that is away is waited for, as long as patience lasts."""
+        """Returns a connection for reads. Waits for an unavailable database until the timeout."""
         if self._connection is None or self._connection.is_closed():
             await self._reconnect(for_good=False)
         assert self._connection is not None, "reconnecting ends in a connection or raises"
@@ -66,13 +68,13 @@ class WriterConnection:
                 return
             except Exception as problem:
                 state = database.get_sqlstate(problem) or ""
-                if state.startswith("40") and tries_left:  # another transaction was in the way, and this one gave in
+                if state.startswith("40") and tries_left:  # another transaction was in the way, and this one was rolled back
                     tries_left -= 1
                     continue
                 if state == _READ_ONLY:
-                    connection.terminate()  # the server became a standby; the next connection may find the one that writes
+                    connection.terminate()  # the server became a standby; the next connection may find the primary
                     raise
-                # The row of a writer may be gone after a month; it is made anew like a connection.
+                # The row of a writer may be removed after a month; it is created again like a connection.
                 if state != _SUPERSEDED and not database.is_lost(problem, connection):
                     raise
             connection.terminate()
@@ -81,7 +83,7 @@ class WriterConnection:
             connection = await self.get_connection()
 
     def stop(self) -> None:
-        """Nobody waits any longer for a database that is away."""
+        """Stops waiting for an unavailable database."""
         self._stopping.set()
 
     async def close(self) -> None:
@@ -109,7 +111,9 @@ class WriterConnection:
         return int(last_batch)
 
     async def _reconnect(self, *, for_good: bool) -> int:
-        """The number of the last batch that was stored. `for_good`: an answer is owed, so it tries for as long as it takes."""
+        """Returns the number of the last batch that was stored. `for_good`: the outcome of a batch is needed, so it retries
+        for as long as it takes.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         was_told = False
@@ -159,7 +163,7 @@ class _PendingAppend(NamedTuple):
 
 
 class _NextBatch:
-    """What is handed over while a commit runs, put together for the next one."""
+    """The appends that arrive while a commit runs, prepared for the next one."""
 
     def __init__(self, standings: PostgresSessionHeadsCache) -> None:
         self._standings = standings
@@ -167,7 +171,7 @@ class _NextBatch:
         self.accepted: list[_PendingAppend] = []
 
     def try_add(self, item: _PendingAppend) -> bool:
-        """False for whatever is out of the ordinary: that is looked at when the commit is over."""
+        """False for an unusual append: it is handled when the commit is over."""
         append = item.append
         begins = bool(append.entries) and append.entries[0].seq == 1
         if append.session_id not in self._standings and not begins:
@@ -189,7 +193,7 @@ class PostgresWriter:
         self._queue: deque[_PendingAppend] = deque()
         self._bytes = 0
         self._next: _NextBatch | None = None
-        """Older than what is queued. There is one while a commit runs, and until it is written itself."""
+        """It is older than the queue. It exists while a commit runs, and until it is written itself."""
         self._unavailable: errors.JournalUnavailable | None = None
         self._wake = asyncio.Event()
         self._stopping = False
@@ -200,7 +204,7 @@ class PostgresWriter:
         self._task = asyncio.create_task(self._serve(), name="journal-writer")
 
     async def stop(self) -> None:
-        """Returns when everything handed over is stored or refused, and the connection is closed."""
+        """Returns when every submitted append is stored or refused, and the connection is closed."""
         self._stopping = True
         self._writer_connection.stop()
         self._wake.set()
@@ -224,7 +228,7 @@ class PostgresWriter:
         return stored
 
     def forget_session(self, session_id: str) -> None:
-        """It is not in the database any more."""
+        """The session is no longer in the database."""
         self._heads.forget([session_id])
 
     def _on_database_lost(self, reason: errors.JournalUnavailable | None) -> None:
@@ -235,7 +239,7 @@ class PostgresWriter:
                 waiting.resolve(_copy_error(reason))
 
     def _requeue_next(self) -> None:
-        """What was put together stands on what turned out not to be stored."""
+        """The prepared batch builds on appends that turned out not to be stored."""
         waiting, self._next = self._next, None
         if waiting is not None:
             self._heads.forget(waiting.group.session_ids)
@@ -277,12 +281,12 @@ class PostgresWriter:
             while rest:
                 await self._store(rest, fresh=False)
         except Exception as problem:
-            # The database is away, or we have a bug: either way nothing of what is left was stored.
+            # The database is unavailable, or this is a bug: either way nothing of what is left was stored.
             for item in rest:
                 item.resolve(_translate_failure(problem))
 
     async def _store(self, rest: deque[_PendingAppend], *, fresh: bool) -> None:
-        """Takes one group from the front, and settles it. `fresh`: the database is asked where its sessions stand."""
+        """Takes one batch from the front and completes it. `fresh`: the heads of its sessions are read from the database."""
         await self._look_up([item.append for item in rest], anew=fresh)
         group, accepted = PostgresBatch(self._heads), list[_PendingAppend]()
         doubtful: list[_PendingAppend] = []
@@ -301,7 +305,7 @@ class PostgresWriter:
                 if fresh:
                     item.resolve(refusal)
                 else:
-                    # What is remembered may be old. The later ones of this session keep their order behind it.
+                    # The cached head may be stale. The later appends of this session keep their order behind it.
                     doubted.add(item.append.session_id)
                     doubtful.append(item)
             except Exception as refusal:
@@ -326,7 +330,7 @@ class PostgresWriter:
             raise
 
     async def _look_up(self, appends: list[journal.Append], *, anew: bool) -> None:
-        """One that begins is taken for new: that it is, the database finds out itself."""
+        """A session that starts counts as new: the database checks that itself."""
         wanted = {
             append.session_id
             for append in appends
@@ -351,7 +355,9 @@ class PostgresWriter:
                 item.resolve()
 
     async def _divide(self, accepted: list[_PendingAppend], problem: Exception, *, fresh: bool) -> None:
-        """One of them is at fault, or another node moved a session on: asked anew, and then in halves until it is found."""
+        """One of the appends is at fault, or another node changed a session: the heads are read again, and then the batch is
+        halved until the append is found.
+        """
         state = database.get_sqlstate(problem)
         if not fresh and state == _ELSEWHERE:
             await self._store_doubtful(deque(accepted))
@@ -364,7 +370,7 @@ class PostgresWriter:
 
 
 def _copy_error(reason: errors.JournalUnavailable) -> errors.JournalUnavailable:
-    """One for each: an exception that several tasks raise collects all their tracebacks."""
+    """Makes one error for each append: an exception that several tasks raise collects all their tracebacks."""
     return errors.JournalUnavailable(reason.detail, hint=reason.hint)
 
 
@@ -378,6 +384,6 @@ def _make_refusal(state: str | None, append: journal.Append, problem: Exception)
         return errors.Fenced(f"`{append.session_id}` was moved on by another node")
     if state == _RECEIPT_TAKEN:
         return errors.Fenced("a receipt with the same identity is there already")
-    if state is not None and state.startswith("22"):  # its text quotes the value
+    if state is not None and state.startswith("22"):  # its message quotes the value
         return ValueError(f"an append to `{append.session_id}` has a value that the database cannot hold")
     return problem

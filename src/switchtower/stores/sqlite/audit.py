@@ -1,6 +1,7 @@
-"""The audit's chain in a file of SQLite's: the journal's or the registry's. Each function works in its caller's transaction.
-
-Decisions in the journal's file, by two small indices of it. Reads in a thread of its own, with a connection of its own."""
+"""The audit in SQLite: the chain in the journal's or the registry's file, and the decisions of the journal, by two small
+indexes. Functions on the chain run in their caller's transaction; decisions are read in a separate thread, with its own
+connection.
+"""
 
 import asyncio
 import sqlite3
@@ -18,7 +19,7 @@ _PAGE = 1_000
 _INSERT = "INSERT INTO audit (number, ts_ms, session_id, seq, kind, digest, record, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _HEAD = "INSERT INTO audit_head VALUES (1, ?, ?) ON CONFLICT (one) DO UPDATE SET number = excluded.number, hash = excluded.hash"
 
-# As two lists, so that both are found by their indices.
+# Two lists, so that both use their indexes.
 _DECIDED_BEFORE = """
 SELECT ts_ms, session_id, seq, kind, data FROM (
     SELECT ts_ms, sid, seq, kind, data FROM events WHERE kind = 'approval.requested'
@@ -29,7 +30,7 @@ SELECT ts_ms, session_id, seq, kind, data FROM (
 """
 
 ChainedEvent = tuple[int, str, int, str, bytes]
-"""When, in which session, at which seq, of which kind, and its data."""
+"""Time, session, seq, kind and data."""
 
 
 def read_chain_head(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
@@ -39,7 +40,7 @@ def read_chain_head(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
 
 
 def adopt_past_decisions(connection: sqlite3.Connection) -> None:
-    """Once in the life of a journal: adds what was decided before there was a chain. In a separate transaction."""
+    """Runs once per journal: adds the decisions from before the chain existed. Uses a separate transaction."""
     if read_chain_head(connection) is not None:
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -80,7 +81,7 @@ def _read_last_link(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
 
 
 def read_links(connection: sqlite3.Connection) -> Iterator[AuditLink]:
-    """All of them, in order, a page at a time."""
+    """Yields all links, in order, one page at a time."""
     after = -(2**63)
     while rows := connection.execute(
         "SELECT number, ts_ms, session_id, seq, kind, digest, record, hash FROM audit WHERE number > ? ORDER BY number LIMIT ?",
@@ -90,7 +91,7 @@ def read_links(connection: sqlite3.Connection) -> Iterator[AuditLink]:
         after = rows[-1][0]
 
 
-# The conditions on `kind` are the indices' own, word by word: else SQLite does not use them.
+# The conditions on `kind` repeat those of the indexes literally: otherwise SQLite does not use them.
 _DECIDED = """
 SELECT ts_ms, sid, seq, kind, data FROM events INDEXED BY events_decided
 WHERE kind IN ('approval.decided', 'approval.expired') AND (ts_ms, sid, seq) < (?, ?, ?) AND ts_ms >= ?
@@ -104,7 +105,7 @@ _SESSION = "SELECT session_id, card FROM sessions WHERE sid = ? AND state != 'de
 
 
 class SqliteAudit:
-    """Implements `audit.Audit`."""
+    """Implements `journal.Audit`."""
 
     def __init__(self, journal_path: Path) -> None:
         self._journal_path = journal_path
@@ -116,7 +117,7 @@ class SqliteAudit:
     def _read_page(self, limit: int, start: audit.AuditCursor, since_ms: int) -> journal.AuditPage:
         try:
             with closing(database.open_for_reading(self._journal_path)) as connection:
-                connection.execute("BEGIN")  # all of it is of one moment
+                connection.execute("BEGIN")  # all reads see one moment
                 rows = connection.execute(_DECIDED, (*start, since_ms, limit + 1)).fetchall()
                 found = [told for row in rows[:limit] if (told := _make_decision(connection, *row)) is not None]
         except sqlite3.Error as problem:
@@ -128,7 +129,7 @@ class SqliteAudit:
 def _make_decision(
     connection: sqlite3.Connection, ts_ms: int, sid: int, seq: int, kind: str, data: bytes
 ) -> journal.AuditRecord | None:
-    """None for one of a session that is being deleted."""
+    """None: the decision belongs to a session that is being deleted."""
     session: tuple[str, bytes] | None = connection.execute(_SESSION, (sid,)).fetchone()
     if session is None:
         return None

@@ -1,21 +1,16 @@
-"""Where each session stands: its key in the file, its epoch, its last seq. Remembered so that an append needs no look-up.
+"""A batch of appends that go to the disk together: checked one by one, then written in a single transaction. An append that
+may not be stored is refused by `add` and leaves no trace in the batch. Nothing is written before `write`, and `write` stores
+the whole batch or raises.
 
-Belongs to the writer thread. What is remembered may run ahead of the file by the transaction that is being put together;
-when that fails, `forget` is called and the file is asked again.
+The heads of sessions (key in the file, epoch, last seq) are cached so that an append needs no lookup. The cache belongs to the
+writer thread. It may be ahead of the file by the transaction that is being built; when that fails, `forget` is called and the
+file is read again.
 
-Inserts of many rows in one statement.
-
-`executemany` gives the interpreter lock away once a row, and beside a busy event loop each time costs a wait to get it
-back. One statement for many rows gives it away once. Every length has its own SQL text, so that SQLite's compiled
-statements are found again.
-
-A row that breaks a constraint ends the whole transaction (`OR ROLLBACK`): SQLite then need not keep a copy of every page
-that the statement touches, in case it had to be undone alone.
-
-The appends that go to the disk together: checked one by one, then written in a single transaction.
-
-An append that may not be stored is refused by `add` and leaves no trace in the group. Nothing is written before `write`,
-and `write` stores all of the group or raises."""
+Many rows are inserted by one statement: `executemany` releases the interpreter lock once per row, and beside a busy event loop
+each time costs a wait to get it back. One statement for many rows releases it once. Every length has its own SQL text, so that
+SQLite's compiled statements are reused. A row that violates a constraint ends the whole transaction (`OR ROLLBACK`): SQLite
+then need not keep a copy of every page that the statement touches, in case it had to be undone alone.
+"""
 
 import sqlite3
 import time
@@ -51,7 +46,7 @@ class SessionHeadsCache:
     def find(self, session_id: str, *, ask_file: bool = True) -> SessionHead | None:
         standing = self._by_session.get(session_id)
         if standing is None and ask_file:
-            # The newest entry of a session is never pruned, so it tells the head.
+            # The newest entry of a session is never pruned, so it determines the head.
             row = self._connection.execute(
                 "SELECT sid, epoch, (SELECT max(seq) FROM events WHERE events.sid = sessions.sid)"
                 " FROM sessions WHERE session_id = ?",
@@ -67,7 +62,7 @@ class SessionHeadsCache:
         return self._last_sid + 1
 
     def remember(self, session_id: str, head: SessionHead) -> None:
-        """A new session's; its sid is used from now on."""
+        """Adds the head of a new session; its sid is used from now on."""
         self._by_session[session_id] = head
         self._last_sid = head.sid
 
@@ -76,11 +71,11 @@ class SessionHeadsCache:
         self._last_sid = None
 
     def drop(self, session_id: str) -> None:
-        """It is not in the file any more."""
+        """The session is no longer in the file."""
         self._by_session.pop(session_id, None)
 
     def trim(self) -> None:
-        """Keeps the memory bounded. Only between transactions: the file does not yet know what one in the making adds."""
+        """Keeps the memory bounded. Call it only between transactions: the file does not contain the current one yet."""
         while len(self._by_session) > _LIMIT:
             del self._by_session[next(iter(self._by_session))]
 
@@ -92,13 +87,13 @@ _EXACT = 64
 class BulkInsert:
     def __init__(self, into: str, *columns: str, conflict: str = "") -> None:
         self.width = len(columns)
-        self._head = f"INSERT OR ROLLBACK INTO {into} ({', '.join(columns)}) VALUES "  # noqa: S608 - the names are written in this room
+        self._head = f"INSERT OR ROLLBACK INTO {into} ({', '.join(columns)}) VALUES "  # noqa: S608 - constant names
         self._row = f"({', '.join('?' * len(columns))})"
         self._conflict = conflict
         self._sql: dict[int, str] = {}
 
     def build_statements(self, values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
-        """The statements that insert these rows, given as one flat list: a single one for up to 64 rows."""
+        """Yields the statements that insert these rows, given as one flat list: a single one for up to 64 rows."""
         width = self.width
         start, rows = 0, len(values) // width
         while rows:
@@ -142,10 +137,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SqliteBatch:
-    """Rows wait here as flat lists of values, in the shape that the inserts take."""
+    """Collects rows as flat lists of values, in the shape that the inserts take."""
 
     def __init__(self, heads: SessionHeadsCache, *, look_up_new: bool) -> None:
-        """`look_up_new`: ask the file whether a session that begins here is there already. Otherwise the insert finds out."""
+        """`look_up_new`: check in the file whether a session that starts here exists already. Otherwise the insert fails if it
+        does.
+        """
         self._heads = heads
         self._look_up_new = look_up_new
         self._sessions: list[Any] = []
@@ -183,7 +180,7 @@ class SqliteBatch:
             del self._events[before:]
             raise
 
-        # From here on nothing can fail.
+        # From here on, nothing can fail.
         standing.head = head
         self._chained += chained
         if append.card is not None:
@@ -224,7 +221,7 @@ class SqliteBatch:
         ]
         cursor = connection.cursor()
         if len(statements) == 1 and not (self._receipts or self._replacing or self._chained):
-            # A lone statement is its own transaction; the interpreter lock is given away once instead of three times.
+            # A lone statement is its own transaction; the interpreter lock is released once instead of three times.
             cursor.execute(*statements[0])
             return
         cursor.execute("BEGIN")
@@ -241,7 +238,7 @@ class SqliteBatch:
 
 
 def _make_receipt_values(receipt: journal.Receipt, append: journal.Append) -> tuple[Any, ...]:
-    """A receipt replaces an expired one, as of the time that the append itself tells, or any if it says so."""
+    """A receipt replaces an expired one, as of the time of the append's own entries, or any if `replaces` is set."""
     recorded_at_ms = append.entries[-1].ts_ms if append.entries else time.time_ns() // 1_000_000
     outcome = _encode(receipt.outcome)
     return (receipt.scope, receipt.key, receipt.fingerprint, outcome, recorded_at_ms, receipt.expires_at_ms)

@@ -1,13 +1,12 @@
-"""SQLite's failures in the port's words: what the disk did, what another process did, and what is our own bug.
+"""Opens and migrates SQLite files, and translates their errors: failures of the disk and of other processes, but not our own
+bugs.
 
-How the journal's file is opened: owner-only, write-ahead logged, and flushed to the disk at every commit.
+A file is owner-only, write-ahead logged, and flushed to the disk at every commit. The writer thread has the only connection
+that may write. Readers get one that cannot.
 
-The writer thread has the only connection that may write. Readers get one that cannot.
-
-Brings a file to the schema that this version knows: `migrations/journal/NNNN_*.sql` in order, each in its own transaction.
-
-A migration that shipped is never edited; a change is the next file. Each kind of file has its own folder of scripts: `sql` is
-the journal's."""
+Migrations are `migrations/journal/NNNN_*.sql` in order, each in its own transaction. A migration that shipped is never edited;
+a change is the next file. Each kind of file has its own folder of scripts: `journal` is the journal's.
+"""
 
 import os
 import re
@@ -18,7 +17,9 @@ from switchtower.core import errors
 
 
 def is_disk_error(problem: Exception) -> bool:
-    """Full, unreadable, locked or damaged. Not what one append brought on itself, such as a broken constraint."""
+    """Returns whether the disk is full, unreadable, locked or damaged, and not whether an append was wrong, such as a violated
+    constraint.
+    """
     return isinstance(problem, OSError) or type(problem) in (
         sqlite3.OperationalError,
         sqlite3.DatabaseError,
@@ -27,7 +28,7 @@ def is_disk_error(problem: Exception) -> bool:
 
 
 def translate_error(problem: Exception) -> Exception:
-    """The problem as the caller hears of it. What is not the disk's is passed on as it is."""
+    """Returns the error as the caller sees it. An error that is not the disk's is returned unchanged."""
     if not is_disk_error(problem):
         return problem
     unavailable = errors.JournalUnavailable(str(problem))
@@ -35,11 +36,11 @@ def translate_error(problem: Exception) -> Exception:
     return unavailable
 
 
-_CACHED_STATEMENTS = 256  # the multi-row inserts alone come in some seventy lengths
+_CACHED_STATEMENTS = 256  # the multi-row inserts alone have some seventy lengths
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Opens the file, or creates it with its folder. What SQLite puts beside it inherits its mode."""
+    """Opens the file, or creates it with its folder. The files that SQLite puts beside it inherit its mode."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     path.chmod(0o600)
@@ -64,7 +65,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def load_scripts(folder: str = "journal") -> dict[int, str]:
-    """The scripts by schema version."""
+    """Returns the scripts by schema version."""
     scripts: dict[int, str] = {}
     for file in (Path(__file__).parent / "migrations" / folder).iterdir():
         if numbered := re.fullmatch(r"(\d{4})_\w+\.sql", file.name):
@@ -88,5 +89,5 @@ def migrate(connection: sqlite3.Connection, folder: str = "journal") -> None:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 (current,) = connection.execute("PRAGMA user_version").fetchone()
-                if current < version:  # else another process was quicker
+                if current < version:  # otherwise another process was quicker
                     raise

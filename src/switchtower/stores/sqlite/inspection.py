@@ -1,10 +1,6 @@
-"""A journal's or a registry's file looked at from outside, also while a daemon writes it. Cannot write.
-
-How many sessions there are in each state, from the index alone. Blocks; for a thread.
-
-A whole copy of a SQLite file as of one moment, also while a daemon writes it. The copy is one file, without a log.
-
-What a journal's file holds, in numbers: sessions, entries, kinds, sizes. Reads only."""
+"""Inspects a journal's or a registry's file from outside, also while a daemon writes it: the number of sessions in each state,
+statistics, and whole copies as of one moment. It cannot write the file, and its functions block.
+"""
 
 import os
 import sqlite3
@@ -20,13 +16,15 @@ JOURNAL = "journal"
 REGISTRY = "registry"
 _LOCK_TIMEOUT_MS = 5_000
 _STEPS_BETWEEN_LOOKS = 100_000
-"""Of SQLite's own machine, between two looks at the clock."""
+"""The number of SQLite's virtual machine steps between two checks of the clock."""
 _TABLES = {JOURNAL: {"sessions", "events", "snapshots", "receipts"}, REGISTRY: {"users", "tokens", "hosts"}}
 
 
 @contextmanager
 def open_readonly(path: Path, kind: str = JOURNAL) -> Iterator[sqlite3.Connection]:
-    """A connection that only reads. Raises `CannotLook` for what is no such file, or a newer program's."""
+    """Opens a connection that only reads. Raises `StoreUnreadable` for a file that is not such a store, or belongs to a newer
+    program.
+    """
     if not path.is_file():
         raise StoreUnreadable(f"there is no file `{path}`", hint="see `tower config path` for where things are")
     try:
@@ -44,7 +42,7 @@ def read_schema_version(connection: sqlite3.Connection) -> int:
 
 
 def run_quick_check(connection: sqlite3.Connection, within_s: float) -> list[str] | None:
-    """What SQLite finds wrong with the file's pages; None when it takes longer than that."""
+    """Returns the problems that SQLite finds in the file's pages; None when it takes longer than that."""
     deadline = time.monotonic() + within_s
     connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
     try:
@@ -60,7 +58,7 @@ def run_quick_check(connection: sqlite3.Connection, within_s: float) -> list[str
 
 
 def read_newest_entry_ms(connection: sqlite3.Connection) -> int | None:
-    """When the journal was last added to, as its sessions have it."""
+    """Returns the time of the journal's last append, according to its sessions."""
     (newest,) = connection.execute("SELECT max(updated_at_ms) FROM sessions").fetchone()
     return None if newest is None else int(newest)
 
@@ -74,7 +72,7 @@ def _connect_readonly(path: Path) -> sqlite3.Connection:
         connection.close()
         if path.with_name(f"{path.name}-wal").exists():
             raise
-        # On a medium that cannot be written not even the log's index can be made; without a log none is needed.
+        # Not even the log's index can be created on a read-only medium; without a log none is needed.
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
         with suppress(BaseException):
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -112,12 +110,12 @@ def count_states(journal_path: Path) -> dict[str, int]:
 
 
 def copy_file(source: Path, target: Path, kind: str = JOURNAL) -> int:
-    """Makes `target`, for the owner alone, and returns its schema version. Raises `CannotLook`."""
+    """Creates `target`, for the owner alone, and returns its schema version. Raises `StoreUnreadable`."""
     with open_readonly(source, kind) as reading:
         os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         try:
             with closing(sqlite3.connect(target, isolation_level=None)) as writing:
-                # In one go: between two steps another process could write, and all would begin again.
+                # In one step: between two steps another process could write, and the copy would start again.
                 reading.backup(writing, pages=-1)
                 writing.execute("PRAGMA journal_mode = DELETE")
                 return read_schema_version(writing)
@@ -126,17 +124,17 @@ def copy_file(source: Path, target: Path, kind: str = JOURNAL) -> int:
 
 
 def check_copy(path: Path, kind: str, within_s: float = 600.0) -> list[str]:
-    """What is wrong with a copy that nobody has open. Raises `CannotLook` for what is no such file."""
+    """Returns the problems of a copy that no process has open. Raises `StoreUnreadable` for a file that is not such a store."""
     with open_readonly(path, kind) as connection:
         found = run_quick_check(connection, within_s)
         return ["it could not be checked in time"] if found is None else found
 
 
 def collect_journal_stats(path: Path) -> JournalStats:
-    """Raises `CannotLook`, also for what breaks on the way."""
+    """Raises `StoreUnreadable`, also for errors in between."""
     with open_readonly(path) as connection:
         try:
-            connection.execute("BEGIN")  # all numbers are of one moment
+            connection.execute("BEGIN")  # all numbers are from one moment
             return _collect(connection, path)
         except sqlite3.Error as problem:
             raise StoreUnreadable(f"`{path}` cannot be read: {problem}", hint="see `tower journal verify`") from None

@@ -1,8 +1,7 @@
-"""Reads, on the event loop's own thread: a page takes less than a hand-over to another thread would.
-
-The connection cannot write, and sees only what has been committed.
-
-The journal in one SQLite file, for one node. This file only joins the parts: `Writer` writes, `Reader` reads."""
+"""The journal in one SQLite file, for one node: `SqliteWriter` writes, `SqliteReader` reads. Reads run on the event loop's own
+thread, because a page takes less time than a hand-over to another thread would. Their connection cannot write, and sees only
+what has been committed.
+"""
 
 import asyncio
 import contextlib
@@ -60,7 +59,7 @@ class SqliteReader:
 
     def read_back(self, session_id: str, before_seq: int, limit: int, *, streamed: bool) -> list[journal.Entry]:
         unwanted = () if streamed else tuple(packed_rows.PACKED)
-        # A row may reach beyond the seq by as much as a strip holds.
+        # A row may extend beyond the seq by as much as a packed row holds.
         sql = (
             "SELECT seq, count, ts_ms, run_id, kind, data FROM events"  # noqa: S608 - question marks only
             " WHERE sid = (SELECT sid FROM sessions WHERE session_id = ?) AND seq < ?"
@@ -118,7 +117,7 @@ class SqliteReader:
                 "SELECT card FROM sessions WHERE state != ? ORDER BY updated_at_ms DESC, sid DESC LIMIT ?", _DELETED, limit
             )
             return [_decode_card(card) for (card,) in rows]
-        # One look-up a state, newest first: with `IN`, all of a state's sessions would be read and sorted.
+        # One lookup per state, newest first: with `IN`, all of a state's sessions would be read and sorted.
         newest = [
             row
             for state in frozenset(states)

@@ -1,7 +1,7 @@
-"""The registry in one SQLite file of its own, which several processes may have open at once.
+"""The registry in a separate SQLite file, which several processes may have open at once.
 
-One thread does what writes and what may be long, each in a transaction that takes the file's lock first. A look at one row is
-taken on the event loop's own thread, which is quicker than handing it over; nothing is remembered between two of them.
+One thread runs the writes and the long reads, each in a transaction that takes the file's lock first. A single row is read on
+the event loop's own thread, which is faster than a hand-over; no state is kept between two calls.
 """
 
 import asyncio
@@ -58,12 +58,14 @@ class SqliteRegistry:
             return
         self._thread = None
         self._reading.close()
-        # Behind everything that was handed over: that is stored first.
+        # It runs behind all submitted work, which is stored first.
         await asyncio.get_running_loop().run_in_executor(thread, self._writing.close)
         thread.shutdown(wait=False)
 
     async def _run_transaction(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """One transaction on the registry's thread. No cursor may come out of it: that would be ended on another thread."""
+        """Runs one transaction on the registry's thread. `work` must not return a cursor: that would be closed on another
+        thread.
+        """
         if self._thread is None:
             raise registry.RegistryUnavailable("it is not open")
         try:
@@ -72,7 +74,7 @@ class SqliteRegistry:
             raise _translate_error(problem) from problem
 
     async def _execute_change(self, sql: str, *values: object, note: journal.AuditNote | None = None) -> int:
-        """How many rows one statement changed."""
+        """Returns how many rows one statement changed."""
 
         def work(connection: sqlite3.Connection) -> int:
             changed = connection.execute(sql, values).rowcount
@@ -261,7 +263,7 @@ class SqliteRegistry:
 
 
 def _open_registry(path: Path) -> sqlite3.Connection:
-    """Processes that open a new file at once get in each other's way, and SQLite does not wait for all of it by itself."""
+    """Processes that open a new file at once block each other, and SQLite does not wait for all of it by itself."""
     for tries_left in reversed(range(_OPEN_TRIES)):
         try:
             connection = database.open_for_writing(path)
@@ -364,8 +366,8 @@ def _make_host(row: tuple[Any, ...]) -> registry.Host:
 
 
 def _translate_error(problem: BaseException) -> BaseException:
-    """The problem as the caller hears of it. What is our own bug is passed on as it is."""
-    if isinstance(problem, errors.JournalUnavailable):  # how a migration says that the file is a newer program's
+    """Returns the error as the caller sees it. Our own bugs are returned unchanged."""
+    if isinstance(problem, errors.JournalUnavailable):  # a migration reports with this that the file belongs to a newer program
         return registry.RegistryUnavailable(problem.detail or "", hint=problem.hint)
     if isinstance(problem, Exception) and database.is_disk_error(problem):
         return registry.RegistryUnavailable(str(problem))

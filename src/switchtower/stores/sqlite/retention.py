@@ -1,9 +1,10 @@
-"""Retention: removes what a later event holds again, once it is old enough or far enough back. Decisions and results stay.
+"""Retention: removes entries that a later event repeats, once they are old enough or far enough back, and deletes whole
+sessions. Decisions and results stay.
 
-Runs in the writer thread, a bounded stretch of one session at a time, each in its own transaction. Sweeping goes forward
-from `pruned_through`: below it nothing that is prunable is left, so it is both where to go on and what a cursor has missed.
-
-Takes a session out of the file, a piece at a time, so that what others store comes in between."""
+It runs in the writer thread, on a bounded range of one session at a time, each in its own transaction, so that appends run in
+between. Pruning advances from `pruned_through`: below it nothing prunable is left, so it is both where to continue and what a
+cursor has missed.
+"""
 
 import sqlite3
 from collections.abc import Generator, Iterator, Mapping
@@ -36,7 +37,7 @@ def prune_entries(
 
 
 def _iterate_sids(connection: sqlite3.Connection, session_id: str | None) -> Iterator[int]:
-    """Sessions one look-up at a time: a query left open between the steps would keep the log from being checkpointed."""
+    """Yields sessions by one lookup at a time: a query left open between the steps would keep the log from being checkpointed."""
     if session_id is not None:
         for (sid,) in connection.execute("SELECT sid FROM sessions WHERE session_id = ?", (session_id,)).fetchall():
             yield sid
@@ -72,7 +73,7 @@ def _prune_session(
             "SELECT seq, count, ts_ms, kind FROM events WHERE sid = ? AND seq > ? ORDER BY seq LIMIT ?", (sid, after, _STRETCH)
         ).fetchall()
         stretch = _PruneRange()
-        # The first row of which retention keeps something ends the sweep.
+        # The first row of which retention keeps something ends the pruning.
         swept = all(stretch.add_row(row, last, beyond_count, old_before_ms) for row in rows)
         pruned += stretch.commit(connection, sid)
         after = rows[-1][0] if rows and swept else last
@@ -81,7 +82,7 @@ def _prune_session(
 
 
 class _PruneRange:
-    """What goes in one transaction: whole rows, and the first entries of the row in which retention's line falls."""
+    """The removals of one transaction: whole rows, and the first entries of the row that the retention boundary divides."""
 
     def __init__(self) -> None:
         self._whole: list[int] = []
@@ -90,7 +91,7 @@ class _PruneRange:
         self._count = 0
 
     def add_row(self, row: tuple[int, int, int, str], last: int, beyond_count: int, old_before_ms: int) -> bool:
-        """Marks what may go of a row. False: something prunable of it stays, or the row is beyond `last`."""
+        """Marks what may be removed of a row. False: something prunable of it stays, or the row is beyond `last`."""
         seq, count, ts_ms, kind = row
         first = seq - count + 1
         if first > last:
@@ -128,7 +129,7 @@ _PIECE = 2_000
 
 
 def delete_session(connection: sqlite3.Connection, session_id: str) -> Generator[None, None, int]:
-    """Its row goes last: until then a restart finds it, and goes on. Returns how many entries went."""
+    """Removes the session's row last: until then a restart finds it and continues. Returns the number of removed entries."""
     row = connection.execute("SELECT sid FROM sessions WHERE session_id = ?", (session_id,)).fetchone()
     if row is None:
         return 0

@@ -1,5 +1,5 @@
-"""Words in everything that was said and done, in a file of its own beside the journal. It is made from the journal and can be
-thrown away at any time. What is new is read when somebody searches, so that nothing that is stored has to wait for it.
+"""Full-text search in a separate file beside the journal. It is derived from the journal and can be deleted at any time. New
+entries are indexed at the next search, so that no append has to wait for it.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ CREATE TABLE read_so_far (session_id TEXT PRIMARY KEY, seq INTEGER NOT NULL, upd
 
 
 class SqliteSearch:
-    """Implements `search.Search`."""
+    """Implements `journal.Search`."""
 
     def __init__(self, path: Path, journal_path: Path) -> None:
         self._path = path
@@ -51,9 +51,9 @@ class SqliteSearch:
             await asyncio.to_thread(self._run_locked, lambda index: _forget(index, session_id))
 
     async def close(self) -> None:
-        """Nothing is held between two searches."""
+        """Does nothing: no file is open between two searches."""
 
-    # Everything below runs in a thread, one at a time.
+    # Everything below runs in a thread, one call at a time.
 
     def _run_locked(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
@@ -75,7 +75,7 @@ class SqliteSearch:
 
 
 def build_query(text: str) -> str | None:
-    """In the words of the index; None for a text without words. Nothing in it is an operator."""
+    """Returns the query in the syntax of the index; None for a text without words. Nothing in it is an operator."""
     text = re.sub(r"[\x00-\x1f\ud800-\udfff]", " ", text)
     phrases = [quoted or bare for quoted, bare in re.findall(r'"([^"]*)"|([^\s"]+)', text)]
     wanted = [f'"{phrase}"' for phrase in phrases if re.search(r"\w", phrase)][:MOST_WORDS]
@@ -87,7 +87,7 @@ def build_query(text: str) -> str | None:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Anew when it is broken or of another version: all of it can be read again."""
+    """Creates the file again when it is broken or of another version: all of it can be indexed again."""
     with suppress(sqlite3.DatabaseError):
         connection = database.open_for_writing(path)
         with suppress(sqlite3.DatabaseError):
@@ -126,7 +126,7 @@ def _catch_up(index: sqlite3.Connection, journal: sqlite3.Connection) -> None:
     for sid, session_id, updated_at_ms in sessions:
         seq, at = known.get(session_id, (0, -1))
         if at != updated_at_ms:
-            # Two events may share a millisecond: what has only just been updated is looked at once more.
+            # Two events may share a millisecond: a session that was only just updated is read once more.
             settled = updated_at_ms < now_ms - _SETTLING_MS
             _read_session(index, journal, sid, session_id, seq, updated_at_ms if settled else -1)
 

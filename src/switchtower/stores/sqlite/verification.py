@@ -1,7 +1,7 @@
-"""Whether a journal's file holds what it promises: sound pages, a dense sequence a session, entries that can be read, and
-snapshots that the entries lead to. Reads only, a session at a time, so that a daemon can go on writing.
-
-Whether the audit's chains in a home's files hold, and all their links. Reads only, as of one moment, while a daemon writes."""
+"""Verifies a journal's file: sound pages, a dense sequence per session, entries that can be decoded, snapshots that match the
+entries, and the audit's chains with all their links. It only reads, one session at a time, so that a daemon can continue to
+write.
+"""
 
 import sqlite3
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _PAGE = 500
 
 
 def verify_journal(path: Path, progress: ReportProgress = lambda *_: None) -> VerificationReport:
-    """Raises `looking.CannotLook` for what is no journal. Takes as long as reading all of it takes."""
+    """Raises `StoreUnreadable` for a file that is not a journal. Takes as long as reading all of it."""
     report = VerificationReport(str(path))
     with inspection.open_readonly(path) as connection:
         report.schema = inspection.read_schema_version(connection)
@@ -44,7 +44,7 @@ def _check_sessions(connection: sqlite3.Connection, report: VerificationReport, 
     (total,) = connection.execute("SELECT count(*) FROM sessions").fetchone()
     sid = 0
     while True:
-        # One look a session: a reader that stays keeps the log from being checkpointed.
+        # One transaction per session: a reader that stays open keeps the log from being checkpointed.
         connection.execute("BEGIN")
         try:
             row = connection.execute(
@@ -56,13 +56,14 @@ def _check_sessions(connection: sqlite3.Connection, report: VerificationReport, 
                 return
             sid, session_id, state, *rest = row
             report.sessions += 1
-            # What was deleted goes away piece by piece.
+            # A deleted session is removed piece by piece.
             if state != events.SessionState.DELETED.value:
                 try:
                     check = verification.SessionVerifier(report, session_id, state, *rest)
                     check.check_rows(_read_rows(connection, sid))
                     check.finish()
-                except sqlite3.DatabaseError as problem:  # of its own pages; the others' may be sound
+                # the error concerns this session's pages; those of the others may be sound
+                except sqlite3.DatabaseError as problem:
                     report.add_problem(session_id, f"cannot be read any further: {problem}")
         finally:
             connection.execute("ROLLBACK")
@@ -70,7 +71,7 @@ def _check_sessions(connection: sqlite3.Connection, report: VerificationReport, 
 
 
 def _read_rows(connection: sqlite3.Connection, sid: int) -> Iterator[packed_rows.PackedRow]:
-    """One at a time: a row may be large."""
+    """Yields one row at a time: a row may be large."""
     yield from connection.execute("SELECT seq, count, ts_ms, run_id, kind, data FROM events WHERE sid = ? ORDER BY seq", (sid,))
 
 
@@ -105,7 +106,7 @@ LIMIT 1
 
 
 def verify_audit_chains(journal: Path, registry: Path, wanted: frozenset[str] = frozenset()) -> list[ChainReport]:
-    """Raises `CannotLook`. A home without a registry has one chain."""
+    """Raises `StoreUnreadable`. A home without a registry has one chain."""
     with _open_chain(journal, inspection.JOURNAL) as connection:
         found = [_verify_sessions(connection, ChainVerifier(SESSIONS, wanted))]
     if registry.exists():
@@ -119,7 +120,7 @@ def verify_audit_chains(journal: Path, registry: Path, wanted: frozenset[str] = 
 
 
 def read_audit_links(journal: Path, registry: Path) -> Iterator[tuple[str, AuditLink]]:
-    """All links with the name of their chain, in order. Raises `CannotLook`."""
+    """Yields all links with the name of their chain, in order. Raises `StoreUnreadable`."""
     with _open_chain(journal, inspection.JOURNAL) as connection:
         for link in sqlite_audit.read_links(connection):
             yield SESSIONS, link
@@ -135,7 +136,7 @@ def _verify_sessions(connection: sqlite3.Connection, check: ChainVerifier) -> Ch
         row = connection.execute(_EVENT, (link.session_id, link.seq, link.kind)).fetchone()
         check.compare_event(link, None if row is None else row[0], deleted.get(link.session_id, 0))
     check.verify_head(sqlite_audit.read_chain_head(connection))
-    # Each by its own index, where there is one.
+    # Each query uses its own index, where there is one.
     for kinds in ("'approval.requested'", "'approval.decided', 'approval.expired'"):
         if (stray := connection.execute(_STRAY.format(kinds=kinds)).fetchone()) is not None:
             check.record_stray(*stray)

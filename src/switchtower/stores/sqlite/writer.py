@@ -1,7 +1,8 @@
-"""The one thread that writes. Whatever was handed over while one commit ran goes into the next, without waiting for more.
+"""The single thread that writes. Appends that arrive while one commit runs are collected for the next, without waiting for
+more.
 
-The event loop hears of a whole group at once, after its commit returned. An append that cannot be stored fails alone; a
-disk that fails takes the group with it, and the thread goes on to the next.
+The event loop is notified of a whole batch at once, after its commit returned. An append that cannot be stored fails alone; a
+failing disk fails the whole batch, and the thread continues with the next.
 """
 
 import asyncio
@@ -21,14 +22,14 @@ from switchtower.stores.sqlite import audit, database, retention
 from switchtower.stores.sqlite.batch import SessionHeadsCache, SqliteBatch
 
 WriterJob = Callable[[sqlite3.Connection], Generator[None, None, int]]
-"""Upkeep in steps short enough for commits to go between them. A step leaves no transaction open."""
+"""Maintenance in steps short enough for commits to run between them. A step leaves no transaction open."""
 
 _QueuedAppend = tuple[journal.Append, asyncio.Future[None]]
 _FailedAppends = list[tuple[asyncio.Future[Any], Exception]]
 
-# A thread that waits for the interpreter lock never gets it from a busy event loop that lets go of it for microseconds
-# at a time: by the time the thread is awake, the loop has it back. So the loop pauses for a moment when an append has
-# waited longer than a commit takes.
+# A thread that waits for the interpreter lock never gets it from a busy event loop that releases it for microseconds at a time:
+# by the time the thread is awake, the loop has it back. So the loop pauses for a moment when an append has waited longer than a
+# commit takes.
 _LOCK_TIMEOUT = 0.002
 _PAUSE = 0.000_05
 
@@ -54,7 +55,7 @@ class SqliteWriter:
         await self._started
 
     async def stop(self) -> None:
-        """Returns when everything handed over is stored and the file is closed. Chores are left where they are."""
+        """Returns when every submitted append is stored and the file is closed. Unfinished chores are abandoned."""
         self._stopping = True
         self._queue.put(None)
         await asyncio.shield(self._stopped)
@@ -119,7 +120,7 @@ class SqliteWriter:
 
     def _take_queue(self, *, block: bool) -> list[_QueuedAppend]:
         taken = [self._queue.get()] if block else []
-        # Nobody else takes from the queue, so what is counted is there.
+        # Only this thread takes from the queue, so the counted items are available.
         taken += [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         return [item for item in taken if item is not None]
 
@@ -138,7 +139,8 @@ class SqliteWriter:
         except Exception as problem:
             self._undo()
             if not alone and not database.is_disk_error(problem):
-                # One of them is at fault, or another process moved a session on: each by itself, and asking the file anew.
+                # One of them is at fault, or another process changed a session: each is stored by itself, and the file is read
+                # again.
                 for item in accepted:
                     self._store([item], alone=True)
             else:
@@ -165,7 +167,7 @@ class SqliteWriter:
         self._chores.popleft()
 
     def _call_in_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
-        # A loop that has closed has nobody left who waits.
+        # A closed event loop has no waiting tasks.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *arguments)
 

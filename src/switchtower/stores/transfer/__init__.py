@@ -1,1 +1,1 @@
-"""A whole store from one place to another, row by row and checked. For stores that nobody writes meanwhile."""
+"""Copies a whole store to another place, row by row and verified. No process may write the stores meanwhile."""

@@ -1,4 +1,4 @@
-"""What a copy reads from and writes to, whichever store it is. A row of the journal is the same in all of them."""
+"""The source and the target of a copy, for every kind of store. A row of the journal is the same in all of them."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -16,10 +16,10 @@ SECRET_FILES = {
     "webpush.key": "webpush.key",
     "webpush.json": "webpush.json",
 }
-"""What logins and notifications hang on, by the names that nodes know it by, and the files that it is in at a home."""
+"""The secrets that logins and notifications depend on: their names between nodes, and their files in a home."""
 
 ReceiptRow = tuple[str, str, str, bytes, int, int]
-"""Scope, key, fingerprint, outcome, when it was recorded and when it expires."""
+"""Scope, key, fingerprint, outcome, the time of recording and the time of expiry."""
 RecordRow = tuple[Any, ...]
 """A row of the registry."""
 
@@ -27,7 +27,7 @@ RecordRow = tuple[Any, ...]
 class TransferTable(NamedTuple):
     columns: tuple[str, ...]
     key: int
-    """So many of the first columns are what the table is ordered by."""
+    """The number of leading columns that the table is ordered by."""
 
 
 REGISTRY = {
@@ -46,7 +46,7 @@ REGISTRY = {
 
 
 class TransferError(Exception):
-    """Why a store was not copied, with a remedy."""
+    """The reason why a store was not copied, with a remedy."""
 
     def __init__(self, problem: str, *, hint: str) -> None:
         super().__init__(f"{problem}; hint: {hint}")
@@ -55,13 +55,15 @@ class TransferError(Exception):
 
 
 class SessionRow(Struct, frozen=True):
-    """All of a session but its entries and its snapshot. The `sid` goes with it: it decides the order of what is equally old."""
+    """All of a session but its entries and its snapshot. The `sid` is copied too: it decides the order of sessions of equal
+    age.
+    """
 
     sid: int
     session_id: str
     epoch: int
     head: int
-    """Its last entry; 0 of a session of which all entries went already."""
+    """The seq of its last entry; 0 for a session whose entries were all removed."""
     state: str
     created_at_ms: int
     updated_at_ms: int
@@ -73,11 +75,11 @@ class SessionRow(Struct, frozen=True):
 
 class StoreSource(Protocol):
     async def count_sessions(self) -> int:
-        """How many sessions there are."""
+        """Returns the number of sessions."""
         ...
 
     async def read_sessions(self, after_sid: int, limit: int) -> list[SessionRow]:
-        """In the order of their `sid`."""
+        """Returns sessions in the order of their `sid`."""
         ...
 
     async def find_session(self, session_id: str) -> SessionRow | None: ...
@@ -85,19 +87,19 @@ class StoreSource(Protocol):
     async def read_snapshot(self, sid: int) -> bytes | None: ...
 
     def read_events(self, sid: int, after_seq: int) -> AsyncIterator[list[packed_rows.PackedRow]]:
-        """In pages that are bounded by rows and bytes."""
+        """Yields pages that are bounded by rows and bytes."""
         ...
 
     def read_receipts(self) -> AsyncIterator[list[ReceiptRow]]:
-        """In any order."""
+        """Yields receipts in any order."""
         ...
 
     def read_records(self, table: str) -> AsyncIterator[list[RecordRow]]:
-        """Of one of `REGISTRY`, in any order."""
+        """Yields the rows of one table of `REGISTRY`, in any order."""
         ...
 
     def read_links(self, chain: str) -> AsyncIterator[list[AuditLink]]:
-        """Of the audit, in order."""
+        """Yields the links of the audit, in order."""
         ...
 
     async def read_chain_head(self, chain: str) -> tuple[int, bytes] | None: ...
@@ -106,16 +108,16 @@ class StoreSource(Protocol):
 
 
 class StoreTarget(StoreSource, Protocol):
-    """A target that is put together aside. What it holds is seen by nobody before `take_place`."""
+    """A target that is built in a separate place. Its content is not visible before `activate`."""
 
     async def delete_session(self, sid: int) -> None:
-        """All that there is of a session."""
+        """Deletes everything of a session."""
         ...
 
     async def put_events(self, sid: int, rows: Sequence[packed_rows.PackedRow]) -> None: ...
 
     async def put_session(self, session: SessionRow, snapshot: bytes | None) -> None:
-        """Behind its entries, and before the next commit: a session that is there is whole."""
+        """Stores a session after its entries, and before the next commit: a session that exists in the target is complete."""
         ...
 
     async def clear_receipts(self) -> None: ...
@@ -135,9 +137,9 @@ class StoreTarget(StoreSource, Protocol):
     async def put_secrets(self, secrets: Mapping[str, bytes]) -> None: ...
 
     async def commit(self) -> None:
-        """What was put so far is still there after a kill."""
+        """Everything that was put so far survives a kill."""
         ...
 
     async def activate(self) -> None:
-        """Durable, and all at once: from now on this is the store."""
+        """Makes the target the store, durably and atomically."""
         ...

@@ -1,9 +1,10 @@
-"""A PostgreSQL store as a copy reads it. Within `look.one_moment` all of it is as of that moment, while nodes go on writing.
+"""A PostgreSQL store as the source or the target of a copy. Within `inspection.open_snapshot` a source is read as of one
+moment, while nodes continue to write.
 
-A PostgreSQL store in the making: in a schema of its own beside the one that it becomes, until all of it is there and was
-compared. Then the two change names, in one transaction.
-
-No node may be alive meanwhile: one that starts would find the store that was there before, or none."""
+A target is built in a separate schema beside the one that it becomes, until all of it is copied and compared. Then the two
+change names, in one transaction. No node may be alive meanwhile: one that starts would find the store that existed before, or
+none.
+"""
 
 import asyncio
 import time
@@ -31,7 +32,7 @@ def list_columns(table: str) -> list[str]:
 
 
 class PostgresSource:
-    """Implements `ports.Reading`."""
+    """Implements `ports.StoreSource`."""
 
     def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
@@ -81,9 +82,9 @@ class PostgresSource:
         return await verification.read_chain_head(self._connection, chain)
 
     async def read_secrets(self) -> dict[str, bytes]:
-        if await self._connection.fetchval("SELECT to_regclass('secrets')") is None:  # of the first versions
+        if await self._connection.fetchval("SELECT to_regclass('secrets')") is None:  # a store of the first versions
             return {}
-        # An empty one is as none: somebody was about to make it.
+        # An empty value counts as none: a node was about to create it.
         rows = await self._connection.fetch("SELECT name, value FROM secrets WHERE octet_length(value) > 0")
         return {database.unescape_nul(name): value for name, value in rows}
 
@@ -105,7 +106,7 @@ _FILLED = (
 
 
 async def check_no_live_nodes(connection: PostgresConnection, place: str) -> None:
-    """Raises `CannotCopy` while a node is alive."""
+    """Raises `TransferError` while a node is alive."""
     if nodes := await inspection.list_live_nodes(connection):
         told = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
         raise TransferError(
@@ -115,7 +116,7 @@ async def check_no_live_nodes(connection: PostgresConnection, place: str) -> Non
 
 
 async def has_data(connection: PostgresConnection) -> bool:
-    """Whether there is a store that holds anything."""
+    """Returns whether there is a store with any data."""
     return bool(await inspection.read_schema_version(connection)) and bool(await connection.fetchval(_FILLED.format(SCHEMA)))
 
 
@@ -123,8 +124,9 @@ async def has_data(connection: PostgresConnection) -> bool:
 async def open_target(
     dsn: str, *, resume: bool = False, anew: bool = False, replace: bool = False, timeout: float = _LOCK_TIMEOUT
 ) -> AsyncIterator["PostgresTarget"]:
-    """`resume`: goes on with what an interrupted copy left; `anew` throws that away. `replace`: a store that is there is kept
-    aside in the end. Raises `CannotCopy` and `looking.CannotLook`."""
+    """`resume`: continues what an interrupted copy left; `anew` discards that. `replace`: an existing store is moved aside in
+    the end. Raises `TransferError` and `StoreUnreadable`.
+    """
     place = database.mask_password(dsn)
     async with inspection.open_database(dsn) as connection:
         await _lock_target(connection, place, timeout)
@@ -135,15 +137,15 @@ async def open_target(
                 raise TransferError(f"`{place}` is not empty", hint="name an empty database; --verify-only compares it")
         await _prepare_staging(connection, place, resume=resume, anew=anew)
         await connection.execute(f"SET search_path = {STAGING}")
-        # Whole after a crash of the server too, though perhaps less of it; the last commit waits for all of it.
+        # After a crash of the server the copy is consistent, though perhaps less complete; the last commit waits for all of it.
         await connection.execute("SET synchronous_commit = off")
-        # The audit's chain comes along, so what is copied is no new link of it.
+        # The audit's chain is copied too, so copied events must not add links to it.
         await connection.execute("SET switchtower.copying = 'on'")
         yield PostgresTarget(connection, place, replace=replace)
 
 
 async def _lock_target(connection: PostgresConnection, place: str, timeout: float) -> None:
-    """One copy at a time. The server may need a moment to see that one was killed."""
+    """Allows one copy at a time. The server may need a moment to notice that an earlier one was killed."""
     deadline = time.monotonic() + timeout
     while not await connection.fetchval(f"SELECT pg_try_advisory_lock({_LOCK})"):
         if time.monotonic() > deadline:
@@ -178,7 +180,7 @@ async def _schema_exists(connection: PostgresConnection, where: str) -> bool:
 
 
 class PostgresTarget(PostgresSource):
-    """Implements `ports.Writing`."""
+    """Implements `ports.StoreTarget`."""
 
     def __init__(self, connection: PostgresConnection, place: str, *, replace: bool) -> None:
         super().__init__(connection)
@@ -186,7 +188,7 @@ class PostgresTarget(PostgresSource):
         self._replace = replace
         self._changes = False
         self.kept_aside: str | None = None
-        """The schema that the store of before is in, when it was replaced."""
+        """The schema with the previous store, when it was replaced."""
 
     async def _execute(self, query: str, *values: Any) -> None:
         if not self._changes:
@@ -283,7 +285,7 @@ class PostgresTarget(PostgresSource):
 
     @asynccontextmanager
     async def activate_with(self) -> AsyncIterator[None]:
-        """What is done inside belongs to it: if it fails, everything is as it was."""
+        """The code inside belongs to the transaction: if it fails, everything stays as it was."""
         await self.commit()
         connection = self._connection
         await connection.execute("ANALYZE homes, sessions, events, snapshots, receipts")
@@ -299,7 +301,7 @@ class PostgresTarget(PostgresSource):
 
     async def _move_old_aside(self, connection: PostgresConnection) -> None:
         await check_no_live_nodes(connection, self._place)
-        # What nodes know each other by stays, where the copy brings nothing else.
+        # The secrets of the nodes stay, where the copy brings no others.
         if await connection.fetchval("SELECT to_regclass($1)", f"{SCHEMA}.secrets"):
             await connection.execute(f"INSERT INTO secrets SELECT * FROM {SCHEMA}.secrets ON CONFLICT DO NOTHING")  # noqa: S608
         if not await connection.fetchval(_FILLED.format(SCHEMA)):

@@ -1,8 +1,6 @@
-"""A home's files as a copy reads them, all as of one moment. Cannot write.
-
-A home's files in the making: beside those that they become, under other names, until all of it is there and was compared.
-
-Whoever uses it holds the home's lock."""
+"""The files of a home as the source of a copy, read as of one moment, or as its target: new files beside those that they
+become, under other names, until all of it is copied and compared. The caller holds the home's lock.
+"""
 
 import os
 import sqlite3
@@ -26,7 +24,7 @@ _SESSION = (
 
 
 class SqliteSource:
-    """Implements `ports.Reading`. Without a registry's file, as in a home where nobody logged in yet, there is none to read."""
+    """Implements `ports.StoreSource`. A home in which no user has logged in yet has no registry file."""
 
     def __init__(
         self, journal: sqlite3.Connection, registry: sqlite3.Connection | None, secrets: Mapping[str, bytes] | None = None
@@ -117,11 +115,11 @@ def _read_pages(cursor: sqlite3.Cursor, *, large: int) -> Iterable[list[Any]]:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """What SQLite cannot read is told as that."""
+    """Translates errors of SQLite into `StoreUnreadable`."""
     try:
         yield
     except sqlite3.Error as problem:
-        # Its tables are an older version's, and only a daemon changes them.
+        # Its tables are those of an older version, and only a daemon migrates them.
         is_old = str(problem).startswith("no such")
         hint = "start the daemon of this version on it once" if is_old else "see `tower journal verify`"
         raise StoreUnreadable(f"the file cannot be read: {problem}", hint=hint) from None
@@ -134,12 +132,12 @@ _MADE_FROM_THE_JOURNAL = "search.db"
 
 
 def has_partial_copy(folder: Path) -> bool:
-    """Whether a copy into this folder was interrupted."""
+    """Returns whether a copy into this folder was interrupted."""
     return (folder / f"{JOURNAL}{_ENDING}").exists()
 
 
 def discard_partial_copy(folder: Path) -> None:
-    """What an interrupted copy left."""
+    """Removes the files of an interrupted copy."""
     for name in (JOURNAL, REGISTRY_FILE):
         for end in ("", *_BESIDE):
             (folder / f"{name}{_ENDING}{end}").unlink(missing_ok=True)
@@ -149,7 +147,7 @@ _FILES = {SESSIONS: JOURNAL, ACCOUNTS: REGISTRY_FILE}
 
 
 class SqliteTarget(SqliteSource):
-    """Implements `ports.Writing`."""
+    """Implements `ports.StoreTarget`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -212,7 +210,7 @@ class SqliteTarget(SqliteSource):
         audit.store_chain_head(self._begin_change(_FILES[chain]), number, hash_)
 
     async def put_secrets(self, secrets: Mapping[str, bytes]) -> None:
-        """Those that a home keeps as files. They are held until the end."""
+        """Takes the secrets that a home stores as files. They are kept in memory until the end."""
         self._secrets = {name: value for name, value in secrets.items() if name in SECRET_FILES}
 
     async def commit(self) -> None:
@@ -224,13 +222,13 @@ class SqliteTarget(SqliteSource):
         await self.commit()
         for connection in self._files.values():
             connection.execute("PRAGMA synchronous = FULL")
-            # One file, with everything that was in its log.
+            # Leaves one file, with everything that was in its log.
             if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                 raise sqlite3.OperationalError("another program has the files open")
         self.close()
         for name, value in self._secrets.items():
             _write(self._folder / SECRET_FILES[name], value)
-        # The journal comes last: as long as it is not there, the copy can go on.
+        # The journal comes last: as long as it does not exist, the copy can be resumed.
         for name in (REGISTRY_FILE, JOURNAL):
             _flush(self._folder / f"{name}{_ENDING}")
             for beside in (f"{part}{end}" for part in (name, f"{name}{_ENDING}") for end in _BESIDE):
@@ -251,7 +249,7 @@ def _open_file(path: Path, kind: str) -> sqlite3.Connection:
     connection = database.open_for_writing(path)
     try:
         database.migrate(connection, kind)
-        connection.execute("PRAGMA synchronous = NORMAL")  # whole after a kill; and all of it is flushed at the end
+        connection.execute("PRAGMA synchronous = NORMAL")  # consistent after a kill; and all of it is flushed at the end
     except BaseException:
         connection.close()
         raise
@@ -259,7 +257,7 @@ def _open_file(path: Path, kind: str) -> sqlite3.Connection:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and for the owner's eyes only from the first byte."""
+    """Writes the file atomically, and readable only by the owner from the first byte."""
     temporary = path.with_name(f".{path.name}.new")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)

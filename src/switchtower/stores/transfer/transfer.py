@@ -1,11 +1,10 @@
-"""Moves a store: sessions in the order of their `sid`, then receipts, the registry and secrets. Commits come between sessions, so
-that a copy that was killed goes on where it was: a session that is in the target is whole.
+"""Copies a store: sessions in the order of their `sid`, then receipts, the registry and secrets; and compares two stores, each
+session with a digest of its entries, receipts, users, logins and hosts.
 
-One that changed in the source since, or is not there any more, is taken out and copied again.
-
-Whether two stores hold the same: each session with a digest of its entries, receipts, users, logins and hosts. Reads only.
-
-How entries are packed into rows plays no part, and neither does the order of what has none."""
+Commits come between sessions, so that a copy that was killed can be resumed: a session that exists in the target is complete.
+A session that has changed in the source since, or no longer exists there, is removed and copied again. The comparison only
+reads, and ignores how entries are packed into rows and the order of unordered rows.
+"""
 
 import hashlib
 import sqlite3
@@ -22,12 +21,14 @@ from switchtower.stores.transfer.ports import REGISTRY, SECRET_FILES, SessionRow
 from switchtower.stores.verification import ReportProgress
 
 FIRST = -(2**63)
-"""Before every `sid`."""
+"""A value before every `sid`."""
 _PAGE = 100
 _COMMIT_BYTES = 8 * 1_048_576
 _COMMIT_SESSIONS = 100
 _NOT_OURS = (TypeError, ValueError, OverflowError, sqlite3.IntegrityError, sqlite3.InterfaceError)
-"""What a value of another type ends in, besides the database's own classes 22 and 23: bad data, broken constraints."""
+"""The errors that a value of another type causes, besides the database's own classes 22 and 23: bad data, violated
+constraints.
+"""
 
 
 class TransferResult(Struct):
@@ -40,7 +41,7 @@ class TransferResult(Struct):
 
 
 async def copy_store(source: StoreSource, target: StoreTarget, progress: ReportProgress = lambda *_: None) -> TransferResult:
-    """Raises `CannotCopy`, `looking.CannotLook`, or what the target's disk or database did."""
+    """Raises `TransferError`, `StoreUnreadable`, or an error of the target's disk or database."""
     moved = await copy_journal(source, target, progress)
     moved.records = await copy_registry(source, target)
     secrets = await source.read_secrets()
@@ -75,7 +76,7 @@ async def copy_journal(source: StoreSource, target: StoreTarget, progress: Repor
 
 
 async def copy_registry(source: StoreSource, target: StoreTarget) -> int:
-    """How many rows of users, logins, hosts and hubs."""
+    """Returns the number of rows of users, logins, hosts and hubs."""
     moved = 0
     await target.clear_records()
     for table in REGISTRY:
@@ -89,7 +90,7 @@ async def copy_registry(source: StoreSource, target: StoreTarget) -> int:
 
 
 async def _copy_chain(source: StoreSource, target: StoreTarget, chain: str) -> None:
-    """The audit is copied as it is, with what it has of sessions that were deleted."""
+    """The audit is copied unchanged, including its links of deleted sessions."""
     await target.clear_chain(chain)
     with _name_session_in_errors("the audit"):
         async for links in source.read_links(chain):
@@ -99,7 +100,7 @@ async def _copy_chain(source: StoreSource, target: StoreTarget, chain: str) -> N
 
 
 class _CommitBatcher:
-    """One now and then: not for each session, and not only at the end."""
+    """Commits at intervals: not for each session, and not only at the end."""
 
     def __init__(self, target: StoreTarget) -> None:
         self._target = target
@@ -124,7 +125,7 @@ async def _delete_changed_sessions(source: StoreSource, target: StoreTarget) -> 
 
 
 async def _copy_session(source: StoreSource, target: StoreTarget, session: SessionRow, moved: TransferResult) -> int:
-    """How many bytes it took."""
+    """Returns the number of bytes."""
     moved.sessions += 1
     if await target.find_session(session.session_id) is not None:
         moved.already_there += 1
@@ -141,7 +142,7 @@ async def _copy_session(source: StoreSource, target: StoreTarget, session: Sessi
 
 @contextmanager
 def _name_session_in_errors(whose: str) -> Iterator[None]:
-    """A file of SQLite's may hold any type in any column, and a database may not."""
+    """An SQLite file may hold any type in any column, and a database may not."""
     try:
         yield
     except Exception as problem:
@@ -162,7 +163,7 @@ class ComparisonResult(Struct):
     receipts: int = 0
     records: int = 0
     differences: list[str] = []
-    """Each with the session, or the table, that it is about."""
+    """Each difference names its session or its table."""
     more_differences: int = 0
 
     @property
@@ -241,7 +242,7 @@ async def _compare_session(
 
 
 async def _digest_pages(pages: AsyncIterator[list[packed_rows.PackedRow]]) -> tuple[int, bytes]:
-    """Over each entry: its seq, time, run, kind and data."""
+    """Computes a digest over each entry: its seq, time, run, kind and data."""
     digest = hashlib.sha256()
     count = 0
     async for rows in pages:
@@ -275,7 +276,7 @@ async def _compare_as_sets(
 
 
 async def _sum_pages(pages: AsyncIterator[list[Any]]) -> tuple[int, int]:
-    """The digests of the rows added up: the same in any order."""
+    """Returns the sum of the rows' digests: it is the same in any order."""
     count = total = 0
     async for rows in pages:
         count += len(rows)

@@ -1,6 +1,6 @@
-"""The journal in memory: the same contract, for tests and for trying things out. What it holds ends with the process.
+"""The journal in memory: the same contract, for tests and experiments. Its content ends with the process.
 
-Closing keeps the content, so opening the same object again is a restart as far as anyone can see.
+Closing keeps the content, so opening the same object again looks like a restart.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class MemoryJournal:
 
     async def append(self, append: journal.Append) -> None:
         self._check_open()
-        await asyncio.sleep(0)  # a disk takes a moment too, and callers must bear that others run meanwhile
+        await asyncio.sleep(0)  # a disk takes a moment too, and callers must expect that other tasks run meanwhile
         session = self._sessions.get(append.session_id)
         self._check(append, session)
         if session is None:
@@ -63,7 +63,7 @@ class MemoryJournal:
         if append.snapshot is not None:
             session.snapshot_seq, session.snapshot = session.head, append.snapshot
         for receipt in append.receipts:
-            self._receipts.pop((receipt.scope, receipt.key), None)  # the newest stands last
+            self._receipts.pop((receipt.scope, receipt.key), None)  # the newest comes last
             self._receipts[receipt.scope, receipt.key] = receipt
 
     def _check(self, append: journal.Append, session: _StoredSession | None) -> None:

@@ -1,6 +1,6 @@
-"""The homes of sessions in memory: the same contract, for tests of what uses them. Nodes in one process share its content.
+"""The leases in memory: the same contract, for tests of their users. Nodes in one process share its content.
 
-Of sessions it knows the cards that it is shown, and it writes to no journal: nobody is fenced by it.
+It knows sessions only by the cards that it is given, and it writes to no journal, so it fences no append.
 """
 
 import time
@@ -14,10 +14,12 @@ from switchtower.core.ports import cluster, journal
 
 
 class MemoryLeases:
-    """Implements `leases.Leases`. Nothing waits inside a change, so each is whole."""
+    """Implements `cluster.Leases`. No method awaits inside a change, so each is atomic."""
 
     def __init__(self, cards: Callable[[], Iterable[journal.Card]] = tuple, *, beside: Self | None = None) -> None:
-        """`cards`: those of all sessions that began. `beside`: with the content of another, as nodes of one database are."""
+        """`cards` returns those of all sessions that were started. `beside`: shares the content of another instance, like
+        nodes of one database.
+        """
         self._cards: Callable[[], Iterable[journal.Card]] = beside._cards if beside else cards
         self._nodes: dict[str, cluster.Node] = beside._nodes if beside else {}
         self._owners: dict[str, tuple[str | None, int]] = beside._owners if beside else {}

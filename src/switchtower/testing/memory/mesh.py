@@ -1,10 +1,11 @@
-"""Meshes joined in memory, for trying what speaks to another node without sockets and keys. They obey the mesh's contract.
+"""Meshes joined in memory, for tests between nodes without sockets and keys. They obey the mesh's contract.
 
-    here, there = pair()
-    there.answers("greeting", lambda node_id, body, reply: reply(b"hello " + body))
+    here, there = make_pair()
+    there.handle_requests("greeting", lambda node_id, body, reply: reply(b"hello " + body))
 
-Nodes are named `node_1`, `node_2` …, and are connected when `pair` or `ring` returns; as over TCP, what is said arrives in a
-later turn of the loop. `close` is the death of a node, `cut` that of its connections to one other.
+Nodes are named `node_1`, `node_2` …, and are connected when `make_pair` or `make_cluster` returns; as over TCP, a message
+arrives in a later turn of the event loop. `close` represents the death of a node, `drop_link` the loss of its connections to
+one other.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ class _Transport(asyncio.Transport):
         self.close()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """It is never full: what is written has arrived a turn later."""
+        """Does nothing: the buffer is never full, because written data arrives one turn later."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default
@@ -61,7 +62,7 @@ class _Transport(asyncio.Transport):
 
 
 class MemoryMesh(MeshBase):
-    """A node among others in the same process. Unlike over TCP, a connection that was `cut` is dialled again by `meet` only."""
+    """A node among others in the same process. Unlike over TCP, a dropped connection is dialled again by `update_nodes` only."""
 
     def __init__(self, me: MeshPeer, net: "dict[str, MemoryMesh]") -> None:
         super().__init__(me)
@@ -85,7 +86,7 @@ class MemoryMesh(MeshBase):
                 self._dial(node_id, there)
 
     def drop_link(self, node_id: str) -> None:
-        """Both connections with that node break."""
+        """Breaks both connections with that node."""
         if (line := self._dialled_links.get(node_id)) is not None:
             line.close()
         self._close_caller(node_id)
@@ -111,7 +112,7 @@ class MemoryMesh(MeshBase):
         here_end.other, there_end.other = there_end, here_end
         caller.connection_made(there_end)
         line.connection_made(here_end)
-        # The hellos, now, so that who has met can speak.
+        # Delivers the hellos now, so that connected nodes can send at once.
         there_end.deliver()
         here_end.deliver()
 
@@ -122,7 +123,7 @@ def make_pair() -> tuple[MemoryMesh, MemoryMesh]:
 
 
 def make_cluster(count: int, *, version: str = "0.1.0") -> list[MemoryMesh]:
-    """So many nodes, each connected to all others."""
+    """Returns this many nodes, each connected to all others."""
     net: dict[str, MemoryMesh] = {}
     meshes = [
         MemoryMesh(MeshPeer(node_id=f"node_{number}", name=f"n{number}", version=version, host_id=f"host_{number}"), net)

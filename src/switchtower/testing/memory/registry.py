@@ -1,6 +1,6 @@
-"""The registry in memory: the same contract, for tests and for trying things out. What it holds ends with the process.
+"""The registry in memory: the same contract, for tests and experiments. Its content ends with the process.
 
-Closing keeps the content, so opening the same object again is a restart as far as anyone can see.
+Closing keeps the content, so opening the same object again looks like a restart.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from switchtower.core.ports import journal, registry
 
 
 class MemoryRegistry:
-    """Implements `registry.Registry`. Nothing waits inside a change, so each is whole."""
+    """Implements `registry.Registry`. No method awaits inside a change, so each is atomic."""
 
     def __init__(self) -> None:
         self._users: dict[str, registry.User] = {}
@@ -33,7 +33,7 @@ class MemoryRegistry:
     async def _check_open(self) -> None:
         if not self._is_open:
             raise registry.RegistryUnavailable("it is not open")
-        await asyncio.sleep(0)  # a disk takes a moment too, and callers must bear that others run meanwhile
+        await asyncio.sleep(0)  # a disk takes a moment too, and callers must expect that other tasks run meanwhile
 
     async def add_user(self, user: registry.User, *, note: journal.AuditNote | None = None) -> bool:
         await self._check_open()

@@ -1,7 +1,8 @@
-"""Two streams joined in memory: what one sends, the other's receiver is given. For trying a receiver without a socket.
+"""Two streams joined in memory: the frames that one sends go to the other's receiver, for tests of a receiver without a
+socket.
 
-As over a socket, frames arrive in a later turn of the loop, those of one turn together; a side that does not read makes
-the other's `writable` turn false; what was sent before the end still arrives, and then both are told of the end.
+As over a socket, frames arrive in a later turn of the event loop, those of one turn together; a side that does not read makes
+the other's `writable` false; frames that were sent before the end still arrive, and then both sides are notified of the end.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ class MemoryStream:
         self.origin = origin
         self.writable = True
         self.closed_with: tuple[int, str] | None = None
-        """The code and the reason that this side closed with."""
+        """The code and the reason with which this side closed."""
         self._receiver = receiver
         self._limit = output_limit_bytes
         self._other: MemoryStream
@@ -100,7 +101,7 @@ def join_receivers(
 
 
 class RecordingReceiver:
-    """A receiver that keeps what it is given and can be waited on."""
+    """A receiver that records its frames and can be awaited."""
 
     stream: Stream
 
@@ -133,14 +134,14 @@ class RecordingReceiver:
         self.stream.send(Packet(frames))
 
     async def next_frame(self) -> bytes:
-        """The next frame, once it is there. Raises `EOFError` when none will come."""
+        """Returns the next frame, once it has arrived. Raises `EOFError` when none will come."""
         await self.wait_until(lambda: bool(self.frames) or self.closed)
         if not self.frames:
             raise EOFError("the stream has ended")
         return self.frames.popleft()
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Looks again whenever something happened to this side."""
+        """Checks the condition again after every change of this side."""
         while not condition():
             self._changed.clear()
             await self._changed.wait()

@@ -1,8 +1,8 @@
-"""Puts a file in the place of another. The new content appears whole or not at all: it goes into a file without a name,
-reaches the disk, and then takes the target's name.
+"""Replaces a file atomically: the new content is written to an unnamed file, flushed to the disk, and then takes the target's
+name.
 
-A kill in the middle leaves nothing: what has no name is gone with its process. For the blink in which it has a name of its
-own, and for disks that know no nameless files, leftovers are swept from a folder when it is next written to.
+A kill in the middle leaves nothing: an unnamed file disappears with its process. For the moment in which it has a temporary name,
+and for disks without unnamed files, leftovers are removed from a folder when it is next written to.
 """
 
 import errno
@@ -19,20 +19,20 @@ from switchtower.tools.files import scope
 
 _LEFTOVER = re.compile(r"\.tower-[0-9a-f]{16}\.tmp")
 LEFTOVER_AGE = 3600.0
-"""No write takes this long: older ones are nobody's."""
+"""No write takes this many seconds: older temporary files are leftovers."""
 _MOST_SWEPT_FOLDERS = 1024
 
 _naming = threading.Lock()
-"""Between the last look at a file and its replacement nobody else in this process replaces one."""
+"""Between the last check of a file and its replacement, no other thread of this process replaces one."""
 _swept: dict[tuple[int, int], float] = {}
 
 
 class WriteWithdrawn(Exception):
-    """Nobody waits for this write any more; nothing was changed."""
+    """The caller no longer waits for this write; nothing was changed."""
 
 
 class WritePermit:
-    """Leave to take the last step of a change, the only one that others can see. It is either used or withdrawn."""
+    """The permission to take the last step of a change, the only one that others can see. It is either used or withdrawn."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class WritePermit:
             raise WriteWithdrawn
 
     def withdraw(self) -> bool:
-        """Whether that was still possible: then nothing was and nothing will be changed."""
+        """Returns whether that was still possible: then nothing was and nothing will be changed."""
         return self._settle("withdrawn")
 
     def _settle(self, how: str) -> bool:
@@ -55,7 +55,7 @@ class WritePermit:
 def replace_file(
     place: scope.ResolvedPath, content: bytes, *, permit: WritePermit, expected: os.stat_result | None = None
 ) -> bool:
-    """Whether the file is a new one. With `expected`, only the file that had this status is replaced."""
+    """Returns whether the file is a new one. With `expected`, only the file that had this status is replaced."""
     former = _read_status(place)
     if former and stat.S_ISLNK(former.st_mode):
         raise scope.PathRefused(f"`{place.path}` changed into a link while it was written")
@@ -98,7 +98,7 @@ def _is_same(expected: os.stat_result, now: os.stat_result | None) -> bool:
 
 
 def _write_beside(place: scope.ResolvedPath, content: bytes, former: os.stat_result | None) -> str:
-    """Its own short name: the target's may already be as long as names can be."""
+    """Writes a file with a separate short name: the target's may already have the maximum length."""
     beside = f".tower-{secrets.token_hex(8)}.tmp"
     if (file := _open_unnamed(place.folder)) is not None:
         try:
@@ -106,7 +106,7 @@ def _write_beside(place: scope.ResolvedPath, content: bytes, former: os.stat_res
             os.link(f"/proc/self/fd/{file}", beside, dst_dir_fd=place.folder, follow_symlinks=True)
             return beside
         except FileNotFoundError:
-            pass  # no /proc here: a file without a name could not be given one, and the ordinary way remains
+            pass  # no /proc here: an unnamed file could not be given a name, so the ordinary way remains
         finally:
             os.close(file)
     file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=place.folder)
@@ -145,7 +145,7 @@ def _fill(file: int, content: bytes, former: os.stat_result | None) -> None:
 
 
 def _sweep(folder: int) -> None:
-    """Removes what a killed daemon left here. A folder is looked through once an hour at most."""
+    """Removes the leftovers of a killed daemon. A folder is scanned once an hour at most."""
     here = os.fstat(folder)
     identity, now = (here.st_dev, here.st_ino), time.monotonic()
     if now - _swept.get(identity, -LEFTOVER_AGE) < LEFTOVER_AGE:

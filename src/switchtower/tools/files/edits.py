@@ -1,12 +1,11 @@
-"""Changes a part of a text file: one exact piece of text becomes another. The piece must be there, and only once unless all
-are meant; line endings, a byte order mark and the file's mode stay.
+"""Replaces a part of a text file: one exact text becomes another. The text must occur, and only once unless all occurrences are
+meant; line endings, a byte order mark and the file's mode stay.
 
-Where a text that was not found might be meant: the same words with other spaces, or lines that look like it. Pure.
+When the text is not found, similar places are suggested: the same words with other spaces, or similar lines.
 
-Unified diffs of bounded size, for people and models to read. Pure.
-
-Where little changes in a large text only that part is compared; where too much changes to be compared line by line in good
-time, the whole part is shown as removed and added."""
+Unified diffs are bounded in size. Where little changes in a large text, only that part is compared; where too much changes to be
+compared line by line in good time, the whole part is shown as removed and added.
+"""
 
 import difflib
 import hashlib
@@ -60,7 +59,7 @@ def edit_file(
 
 
 def apply_edit(path: str, content: bytes, wanted: FileEdit) -> AppliedEdit:
-    """What the edit would make of the content. Has no effect."""
+    """Returns the content after the edit, without writing it."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -116,8 +115,9 @@ def _find_places(path: str, text: str, wanted: FileEdit, *, crlf: bool) -> list[
 
 
 def _iterate_occurrences(text: str, old: str, *, crlf: bool, overlapping: bool) -> Iterator[tuple[int, int]]:
-    """Where `old` begins and ends. Models write plain newlines whatever the file has: in a file with CRLF a newline stands
-    for either. Two places that overlap leave it as unclear which is meant as two that do not."""
+    """Yields the start and end of each occurrence of `old`. Models write plain newlines whatever the file has: in a file with
+    CRLF a newline matches either. Two overlapping occurrences are as ambiguous as two that do not overlap.
+    """
     returns: list[int] = []
     if crlf:
         lines = text.split("\r\n")
@@ -126,7 +126,7 @@ def _iterate_occurrences(text: str, old: str, *, crlf: bool, overlapping: bool) 
     start = text.find(old)
     while start >= 0:
         end = start + len(old)
-        # As many returns were left out of the text before a place as it lies further on.
+        # A place moves by as many characters as returns were removed before it.
         yield start + bisect_left(returns, start), end + bisect_left(returns, end)
         start = text.find(old, start + 1 if overlapping else end)
 
@@ -144,7 +144,7 @@ _ALIKE = 0.6
 
 
 def suggest_similar(text: str, wanted: str) -> str:
-    """A sentence and the nearest lines as they really are, to stand behind a complaint; empty when nothing is like it."""
+    """Returns a sentence and the most similar lines of the file, to follow an error message; empty when nothing is similar."""
     lines = [line.rstrip("\r") for line in text.split("\n", _MOST_LINES)[:_MOST_LINES]]
     wanted_lines = wanted.replace("\r\n", "\n").strip("\n").split("\n")
     if (number := _find_with_other_spacing(lines, wanted_lines)) is not None:
@@ -165,7 +165,7 @@ def _find_with_other_spacing(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _find_alike(lines: list[str], wanted: list[str]) -> int | None:
-    """By the longest line that is wanted, which says the most."""
+    """Searches by the longest wanted line, which is the most distinctive."""
     position, longest = max(enumerate(line.strip()[:_LONGEST_HINT_LINE] for line in wanted), key=lambda pair: len(pair[1]))
     if not longest:
         return None
@@ -184,16 +184,17 @@ def _format_hint(opening: str, lines: list[str], number: int, count: int) -> str
 
 _CONTEXT = 3
 _MOST_COMPARED = 1000
-"""Lines on one side. Comparing takes time that grows with the square of it."""
+"""The most lines on one side. The time of a comparison grows with the square of it."""
 _LONGEST_LINE = 1000
 
 _Opcode = tuple[str, int, int, int, int]
 
 
 def make_unified_diff(path: str, before: str | None, after: str, *, limit: int | None) -> str:
-    """From one text to the next; `None` is a file that is not there yet. Empty when nothing changes.
+    """Returns the diff from one text to the next; `None` is a file that does not exist yet. It is empty when nothing changes.
 
-    Without a limit the diff is whole: no line of it is cut or left out."""
+    Without a limit the diff is complete: no line is cut or left out.
+    """
     if before == after:
         return ""
     old, new = _split_lines(before or ""), _split_lines(after)
@@ -221,7 +222,7 @@ def _group_opcodes(old: Sequence[str], new: Sequence[str]) -> Iterator[list[_Opc
     shorter = min(len(old), len(new))
     head = next((index for index in range(shorter) if old[index] != new[index]), shorter)
     tail = next((index for index in range(shorter - head) if old[-1 - index] != new[-1 - index]), shorter - head)
-    # The unequal middle with its surroundings; what lies outside is equal and not shown.
+    # The changed middle with its context; the text outside is equal and not shown.
     start, after = max(head - _CONTEXT, 0), max(tail - _CONTEXT, 0)
     old_part, new_part = old[start : len(old) - after], new[start : len(new) - after]
     if max(len(old_part), len(new_part)) > _MOST_COMPARED:
@@ -258,7 +259,7 @@ def _format_line(mark: str, line: str, longest: int | None) -> str:
 
 
 def _truncate_diff(lines: Sequence[str], limit: int) -> str:
-    """As many lines as fit. The rest is named by a hash of all of it, so that two long diffs are not taken for one."""
+    """Returns as many lines as fit. A hash of the whole identifies the rest, so that two long diffs are not confused."""
     kept, size = 0, 0
     for line in lines:
         size += len(line.encode(errors="replace")) + 1
@@ -275,7 +276,7 @@ def _truncate_diff(lines: Sequence[str], limit: int) -> str:
 
 
 def _split_lines(text: str) -> list[str]:
-    """Only newlines end a line; a form feed or a Unicode separator is part of one."""
+    """Splits at newlines only; a form feed or a Unicode separator is part of a line."""
     lines = [f"{line}\n" for line in text.split("\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]

@@ -1,11 +1,9 @@
-"""Looking at and writing the workspace's files. Everything goes through `scope`; these calls block and belong on a thread.
+"""Reads and writes the workspace's files. Everything uses `scope`; these calls block and belong on a thread. Reads are bounded
+and report when they are truncated.
 
-Reads are bounded and say when they stop short.
-
-What each session last saw of each file, as a hash of its content. It guards a change against content that is not there
-any more.
-
-Bounded, and lost with the daemon: what is forgotten loses only the guard."""
+For each session, the hash of the last content of each file that it saw is remembered. It guards a change against content that has
+changed since. The memory is bounded and lost with the daemon; a forgotten file only loses the guard.
+"""
 
 import codecs
 import hashlib
@@ -25,14 +23,14 @@ READ_LIMIT = 64 * 1024
 LONGEST_READ = 256 * 1024
 LIST_LIMIT = 1000
 WHOLE_LIMIT = 16 * 1024 * 1024
-"""The largest file that is taken in as a whole: to hash it, to edit it."""
+"""The largest file that is read as a whole: to hash it, to edit it."""
 
 KnownDigest = Callable[[str], str | None]
-"""From a file's path to the hash of what the session last saw of it."""
+"""Returns the hash of the last content of a file that the session saw, by the file's path."""
 
 
 class FileContent(Struct, frozen=True):
-    """What a read came to. A file too large to be hashed has no digest."""
+    """The result of a read. A file too large to be hashed has no digest."""
 
     path: str
     text: str
@@ -40,7 +38,7 @@ class FileContent(Struct, frozen=True):
 
 
 class WholeFile(Struct, frozen=True):
-    """All of a file, and the status it had before it was read."""
+    """A whole file, and the status it had before it was read."""
 
     content: bytes
     status: os.stat_result
@@ -53,7 +51,7 @@ class WrittenFile(Struct, frozen=True):
 
 
 def list_dir(root: str, path: str) -> str:
-    """One name a line, sorted, folders with a slash and links with an `@` behind them."""
+    """Lists one name a line, sorted; folders have a slash and links an `@` behind them."""
     count = 0
 
     def counted(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
@@ -76,7 +74,7 @@ def list_dir(root: str, path: str) -> str:
 
 
 def read_content(root: str, path: str, *, offset: int = 0, limit: int = READ_LIMIT) -> FileContent:
-    """The text of a file from a byte offset on, as far as the limit goes."""
+    """Returns the text of a file from a byte offset on, up to the limit."""
     with translate_os_errors(path, outcome.ToolErrorType.UNKNOWN), scope.locate(root, path) as place:
         file, status = scope.open_to_read(place)
         with os.fdopen(file, "rb") as stream:
@@ -90,7 +88,7 @@ def read_content(root: str, path: str, *, offset: int = 0, limit: int = READ_LIM
 
 
 def read_whole(place: scope.ResolvedPath) -> WholeFile:
-    """For whoever needs to know everything about a file; refuses one that is too large for that."""
+    """Reads a whole file for callers that need all of it; refuses a file that is too large for that."""
     file, status = scope.open_to_read(place)
     with os.fdopen(file, "rb") as stream:
         content = stream.read(WHOLE_LIMIT + 1)
@@ -103,7 +101,7 @@ def read_whole(place: scope.ResolvedPath) -> WholeFile:
 def write_content(
     root: str, path: str, content: str, *, known_digest: KnownDigest | None = None, permit: atomic_write.WritePermit | None = None
 ) -> WrittenFile:
-    """Creates the file or replaces it. What the session saw of it and what is there now must not differ."""
+    """Creates or replaces the file. Its current content must not differ from what the session saw of it."""
     with translate_os_errors(path, outcome.ToolErrorType.WRITE_FAILED):
         encoded = content.encode()
         with scope.locate(root, path, make_folders=True) as place:
@@ -114,7 +112,9 @@ def write_content(
 
 
 def _check_unchanged(place: scope.ResolvedPath, digest: str | None) -> os.stat_result | None:
-    """The status of a file that is still what the session saw. One that it never saw, or that is gone, needs no guard."""
+    """Returns the status of a file that is still what the session saw. A file that the session never saw, or that was removed,
+    needs no guard.
+    """
     if digest is None:
         return None
     try:
@@ -129,7 +129,7 @@ def _check_unchanged(place: scope.ResolvedPath, digest: str | None) -> os.stat_r
 def _format_content(path: str, piece: bytes, *, offset: int, size: int, digest: str | None) -> str:
     if offset and offset >= size:
         return f"[`{path}` ends at {size} bytes; there is nothing from offset {offset} on]"
-    # An offset into the middle of a character begins with the next one.
+    # At an offset into the middle of a character, the text starts with the next one.
     start = next((index for index in range(min(4, len(piece))) if piece[index] & 0xC0 != 0x80), 0) if offset else 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
@@ -141,7 +141,7 @@ def _format_content(path: str, piece: bytes, *, offset: int, size: int, digest: 
         return f"[`{path}` is a binary file; {size} bytes, not shown]"
     next_offset = offset + len(piece) - len(decoder.getstate()[0])
     if next_offset < size:
-        # Whoever saw only a part can name the whole by its hash when changing it.
+        # A model that saw only a part can name the whole by its hash when changing it.
         guard = f"; hash {digest[:SHORT]}" if digest else ""
         text += f"\n[… cut at {next_offset} of {size} bytes; read on with offset {next_offset}{guard} …]"
     return text
@@ -156,7 +156,7 @@ def _format_name(entry: os.DirEntry[str]) -> str:
 
 @contextmanager
 def translate_os_errors(path: str, otherwise: outcome.ToolErrorType) -> Iterator[None]:
-    """Turns the system's complaints into a tool's."""
+    """Turns errors of the system into failures of a tool."""
     try:
         yield
     except FileNotFoundError as error:
@@ -173,7 +173,7 @@ def translate_os_errors(path: str, otherwise: outcome.ToolErrorType) -> Iterator
 
 MOST_FILES = 4096
 SHORT = 12
-"""As many characters of a hash as a model is shown; no two versions of one file will share them by accident."""
+"""The number of characters of a hash that a model is shown; no two versions of one file will share them by accident."""
 
 
 def compute_digest(content: bytes) -> str:

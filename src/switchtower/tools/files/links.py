@@ -1,7 +1,7 @@
-"""Where the names in a call lead on the disk, for calls that the policy allows by their words alone.
+"""Resolves the paths of a call on disk, for calls that the policy allows by their text alone.
 
-A link of the workspace can lead anywhere, and git takes any folder with `HEAD`, `objects` and `refs` for a repository whose
-settings it obeys. What is found here makes a question of a yes. Works with blocking calls; callers put it on a thread.
+A link of the workspace can lead anywhere, and git treats any folder with `HEAD`, `objects` and `refs` as a repository whose
+settings it obeys. A finding turns the permission into an approval request. The calls block; callers run them on a thread.
 """
 
 import errno
@@ -24,11 +24,11 @@ _REPOSITORY = ("HEAD", "objects", "refs")
 
 
 class _LinkQuestion(Exception):
-    """Why the call is asked about: a clause that begins with "it" or with a name."""
+    """The reason why the call needs an approval: a clause that starts with "it" or with a name."""
 
 
 def find_question(root: str, tool: str, args: Mapping[str, Any]) -> str | None:
-    """Why a call that rules or a profile allow has to be asked about all the same; None when nothing speaks against it."""
+    """Returns the reason why a call that rules or a profile allow needs an approval anyway; None when there is none."""
     try:
         if tool in policy.COMMANDS:
             _check_command(root, args.get("command"))
@@ -54,7 +54,7 @@ def _check_command(root: str, command: object) -> None:
     for text, is_wild in named.words:
         for folder in named.folders:
             if policy.locate_in_workspace(text, root, folder) is None:
-                continue  # The rule has spelled it out.
+                continue  # The rule names it explicitly.
             for path in _expand(root, folder, text, is_wild=is_wild):
                 _check_path(root, path, seen)
 
@@ -70,7 +70,7 @@ def _check_write(root: str, path: object) -> None:
 
 
 def _expand(root: str, folder: tuple[str, ...], text: str, *, is_wild: bool) -> Iterable[str]:
-    """The paths that a word stands for, below the workspace. A class of characters counts as any character."""
+    """Yields the paths below the workspace that a word matches. A character class counts as any character."""
     path = text if not folder or text.startswith("/") else "/".join((*folder, text))
     return _expand_glob(root, text, path) if is_wild else (path,)
 
@@ -84,7 +84,7 @@ def _expand_glob(root: str, text: str, path: str) -> Iterator[str]:
 
 
 def _check_path(root: str, path: str, seen: dict[str, bool]) -> None:
-    """`seen` has what one decision has looked at: the words of a command often lie in the same folder."""
+    """`seen` caches the checks of one decision: the words of a command often lie in the same folder."""
     if not _is_through_link(root, path, seen):
         return
     try:
@@ -126,7 +126,7 @@ def _is_through_link(root: str, path: str, seen: dict[str, bool]) -> bool:
 
 
 def _is_a_repository(root: str, folder: tuple[str, ...]) -> bool:
-    """Whether git, started in this folder, would find a bare repository before it finds an ordinary one."""
+    """Returns whether git, started in this folder, would find a bare repository before it finds an ordinary one."""
     for depth in range(len(folder), 0, -1):
         at = "/".join((root, *folder[:depth]))
         if os.path.lexists(f"{at}/.git"):

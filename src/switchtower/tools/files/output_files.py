@@ -1,7 +1,7 @@
-"""Whole outputs, for what does not fit into an answer: files in the workspace that a model can read on in. Written through
-`scope`, bounded in number, and never a reason for a tool to fail.
+"""Stores outputs that are too long for a tool's result in files of the workspace, where a model can read the rest. They are
+written through `scope`, bounded in number, and never make a tool fail.
 
-A file has no name while it is written; it gets one when there turns out to be something worth keeping.
+A file is unnamed while it is written; it gets a name only when its content is worth keeping.
 """
 
 import hashlib
@@ -28,12 +28,14 @@ class OutputFile:
         self._root = root
         self._name = f"{_make_file_name(call_id)}.txt"
         self.descriptor: int | None = None
-        """To write to; None when there is nowhere to."""
+        """The descriptor to write to; None when no file can be made."""
         with suppress(OSError, outcome.ToolFailed):
             self.descriptor = _open_unnamed_file(root)
 
     def publish(self) -> str | None:
-        """Names the file, and says how. None when that cannot be done, because `.tower` is no folder here for instance."""
+        """Gives the file a name and returns its path. Returns None when that is impossible, for instance because `.tower` is not
+        a folder.
+        """
         if self.descriptor is None:
             return None
         try:
@@ -56,12 +58,12 @@ class OutputFile:
             self.descriptor = None
 
     def __del__(self) -> None:
-        # Whoever opened this on a thread may be cancelled before getting it.
+        # A thread opens this; its caller may be cancelled before it gets the file.
         self.close()
 
 
 def add_output_path(text: str, total: int, spilled: int, kept: int, path: str | None) -> str:
-    """The text of a `capture.Spool`, whose note on what was left out also says where that is."""
+    """Returns the text of a `safe_text.SpillingCapture` with the file's path added to the note about the omitted part."""
     if path is None:
         return text
     part = "the whole output is" if spilled == total else f"its first {spilled} bytes are"
@@ -77,7 +79,7 @@ def _open_unnamed_file(root: str) -> int:
 
 
 def _open_folder(root: str) -> int:
-    """Only the folder itself: what a link leads to is somebody else's, and old files here are removed."""
+    """Opens only the folder itself: the target of a link belongs to another owner, and old files here are removed."""
     with scope.locate(root, FOLDER, make_folders=True) as place:
         if place.path != FOLDER:
             raise scope.PathRefused(f"`{FOLDER}` is a link")
@@ -90,7 +92,7 @@ def _link_into(file: int, folder: int, name: str) -> None:
     with suppress(OSError):
         os.link(f"/proc/self/fd/{file}", name, dst_dir_fd=folder, follow_symlinks=True)
         return
-    # Another disk than the workspace's, or a system that cannot name a nameless file.
+    # The folder is on another disk than the workspace, or the system cannot name an unnamed file.
     copy = os.open(name, _NEW_FILE, 0o600, dir_fd=folder)
     try:
         os.lseek(file, 0, os.SEEK_SET)
@@ -111,7 +113,7 @@ def _hide_from_git(folder: int) -> None:
 
 
 def _make_room(folder: int) -> None:
-    """For one more: the oldest go."""
+    """Removes the oldest files to make room for one more."""
     listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         with os.scandir(listed) as entries:

@@ -1,8 +1,8 @@
-"""The wall around a workspace. A name is followed part by part with open folders in hand, so nobody can swap a part for a
-link between the look and the use. Every way out is refused: `..`, an absolute path, a link.
+"""The boundary around a workspace. A path is followed part by part with open folders, so no other process can replace a part with
+a link between the check and the use. Every way out is refused: `..`, an absolute path, a link.
 
-Links that stay inside are followed, by us and never by the kernel. Files that hold secrets are refused under whatever
-name they are reached. Works with blocking calls; callers put it on a thread.
+Links that stay inside are followed, by us and never by the kernel. Files that contain secrets are refused under whatever name
+they are reached. The calls block; callers run them on a thread.
 """
 
 import errno
@@ -30,7 +30,9 @@ class PathRefused(outcome.ToolFailed):
 
 
 class ResolvedPath(Struct, frozen=True):
-    """Where a path leads: an open folder and a name in it that was no link when looked at. Use it with `O_NOFOLLOW`."""
+    """The target of a path: an open folder, and a name in it that was not a link when it was checked. Use it with
+    `O_NOFOLLOW`.
+    """
 
     folder: int
     name: str
@@ -39,7 +41,7 @@ class ResolvedPath(Struct, frozen=True):
 
 
 def find_identity(root: str) -> tuple[int, int] | None:
-    """Which folder a workspace's path leads to at the moment, by device and inode. None: to no folder."""
+    """Returns the folder that a workspace's path leads to at the moment, by device and inode; None when it leads to no folder."""
     try:
         status = os.stat(root)  # noqa: PTH116 - it may be no path at all
     except (OSError, ValueError):
@@ -48,7 +50,7 @@ def find_identity(root: str) -> tuple[int, int] | None:
 
 
 def check_path(root: str, path: str) -> None:
-    """Refuses what its words alone give away, before anybody is asked about it. `locate` has the last word."""
+    """Refuses a path by its text alone, before an approval is requested. `locate` has the final decision."""
     parts = _split_path(root, path)
     depth = 0
     for part in parts:
@@ -59,14 +61,14 @@ def check_path(root: str, path: str) -> None:
 
 
 def to_relative(root: str, path: str) -> str:
-    """The path below the workspace as it is written, once `check` has nothing against it."""
+    """Returns the path below the workspace as it is written, if `check_path` accepts it."""
     check_path(root, path)
     return "/".join(_split_path(root, path)) or "."
 
 
 @contextmanager
 def locate(root: str, path: str, *, make_folders: bool = False) -> Iterator[ResolvedPath]:
-    """Follows the path to its last part, which need not exist. `make_folders` creates what is missing on the way."""
+    """Follows the path to its last part, which need not exist. `make_folders` creates missing folders on the way."""
     check_path(root, path)
     walk = _PathWalk(root, path)
     try:
@@ -79,7 +81,7 @@ def locate(root: str, path: str, *, make_folders: bool = False) -> Iterator[Reso
 
 
 def open_to_read(place: ResolvedPath) -> tuple[int, os.stat_result]:
-    """Opens a regular file. A pipe or a device would hang or act on being read, so it is refused."""
+    """Opens a regular file. A pipe or a device would block or act on being read, so it is refused."""
     try:
         file = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place.folder)
     except OSError as error:
@@ -106,7 +108,7 @@ def open_folder(place: ResolvedPath) -> int:
 
 
 class _PathWalk:
-    """The folders from the workspace down to where the walk stands, all held open."""
+    """The folders from the workspace down to the current position, all held open."""
 
     def __init__(self, root: str, path: str) -> None:
         self.names: list[str] = []
@@ -177,7 +179,7 @@ class _PathWalk:
 
 
 def _split_path(root: str, path: str) -> list[str]:
-    """The parts below the workspace. An absolute path is welcome when it begins with the workspace's own."""
+    """Returns the parts below the workspace. An absolute path is accepted when it starts with the workspace's own."""
     if "\0" in path:
         raise PathRefused("a path cannot hold a null character")
     pure = PurePosixPath(path)
@@ -199,6 +201,6 @@ def _read_link(name: str, folder: int) -> str | None:
 
 
 def _refuse_secrets(root: str, parts: list[str], *, shown: str) -> None:
-    # With the root in front when there is something behind it: a workspace may itself lie in a folder of secrets.
+    # The root is prepended when there are parts below it: a workspace may itself lie in a folder of secrets.
     if parts and policy.is_secret("/".join([os.path.realpath(root), *parts])):
         raise PathRefused(f"`{shown}` is a file that holds secrets")

@@ -1,4 +1,4 @@
-"""The tools that look at files and change them."""
+"""The tools that read, list, write and edit files."""
 
 import asyncio
 from collections.abc import Callable
@@ -129,7 +129,7 @@ async def _change_file(
         return written
 
     known_digest = partial(known_files.find_digest, session, context.workspace)
-    # A thread cannot be cancelled: the run ends only when the file is changed or not, never while it may still be.
+    # A thread cannot be cancelled: the run ends only when the change is done or refused, never while it may still happen.
     return outcome.ToolOutput((await concurrency.run_to_completion(change())).text)
 
 

@@ -1,19 +1,13 @@
-"""Git, called so that only git runs: whatever a repository has configured, nothing of it is executed.
+"""Runs git so that nothing but git runs: no hooks, no file watcher, no pager, no network, none of the daemon's `GIT_*` variables.
+The repository is given explicitly; git never searches for one unless asked to.
 
-How work on snapshots and worktrees fails: one error, with a remedy.
+The few commands that need the repository's configuration run without the programs that it names: a checkout has to know about
+line ends, but not about the repository's own programs. Filters that the user has set up for all repositories stay, such as
+git-lfs. Hooks never run.
 
-Calling git so that nothing but git runs: no hooks, no file watcher, no pager, no network, none of the daemon's `GIT_*`
-variables. Which repository it works on is told to it; it never looks for one unless asked to.
-
-Blocking work on a thread that comes to an end: what takes too long is stopped and counts as unavailable.
-
-Takes from a repository's configuration what it would have git run. For the few commands that must work with that
-configuration: a checkout has to know about line ends, and nothing about the repository's own programs.
-
-Filters that the user has set up for all repositories stay, such as git-lfs. Hooks never run.
-
-Which repository a folder lies in, when git itself would work with it: not somebody else's, not a broken one, and not one
-that the folder merely claims to belong to."""
+A repository is used only when git itself would work with it: not another user's, not a broken one, and not one that the folder
+merely claims to belong to. Blocking work runs on a thread; work that takes too long is stopped and counts as unavailable.
+"""
 
 import asyncio
 import os
@@ -32,7 +26,7 @@ from switchtower.tools.processes.cancellation import CancelScope, HelperProgram
 
 
 class GitUnavailable(Exception):
-    """It cannot be done. The message says why; the hint says what to do about it."""
+    """The operation is impossible. The message gives the reason, the hint gives the remedy."""
 
     def __init__(self, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"{reason}; hint: {hint}" if hint else reason)
@@ -42,7 +36,7 @@ class GitUnavailable(Exception):
 
 _SAFE = ("--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=", "-c", "core.logAllRefUpdates=false")
 _ALONE = {
-    "GIT_ALLOW_PROTOCOL": "none",  # a missing object of a partial clone would be fetched, by a command of the repository's choice
+    "GIT_ALLOW_PROTOCOL": "none",  # a missing object of a partial clone would be fetched, by a command of the repository
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
@@ -50,7 +44,7 @@ _ALONE = {
 }
 _TO_THE_LETTER = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_ATTR_NOSYSTEM": "1", "LC_ALL": "C"}
 OWN_WORDS_ONLY = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
-"""Leaves the user's configuration out too."""
+"""Ignores the user's configuration too."""
 _OUTPUT_LIMIT = 8 * 1024 * 1024
 _COMPLAINT_LIMIT = 500
 
@@ -66,7 +60,7 @@ class GitOutcome(Struct, frozen=True):
 
 
 class GitRunner(Struct, frozen=True):
-    """Git in one folder, with these variables on top of the safe ones."""
+    """Git in one folder, with these variables added to the safe ones."""
 
     cwd: str
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +76,7 @@ class GitRunner(Struct, frozen=True):
         return cancel_scope.start_program([find_git(), *_SAFE, *args], cwd=self.cwd, env=variables, stdin=stdin, stderr=stderr)
 
     def try_run(self, cancel_scope: CancelScope, *args: str, stdin: int | IO[bytes] = subprocess.DEVNULL) -> GitOutcome:
-        """What it printed and how it ended. Raises `Failed` when it prints too much."""
+        """Returns the output and the exit code. Raises `GitError` when git prints too much."""
         printed = bytearray()
         with self.start(cancel_scope, *args, stdin=stdin, stderr=subprocess.PIPE) as running:
             for chunk in running.read_output():
@@ -95,7 +89,7 @@ class GitRunner(Struct, frozen=True):
         return GitOutcome(exit_code, bytes(printed), complaint[:_COMPLAINT_LIMIT])
 
     def run(self, cancel_scope: CancelScope, *args: str, stdin: int | IO[bytes] = subprocess.DEVNULL) -> bytes:
-        """What it printed. Raises `Failed` for an exit code other than 0."""
+        """Returns the output. Raises `GitError` for an exit code other than 0."""
         attempt = self.try_run(cancel_scope, *args, stdin=stdin)
         if attempt.exit_code != 0:
             raise GitError(attempt.complaint)
@@ -110,7 +104,7 @@ def find_git() -> str:
 
 
 def build_git_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Ours, without what would lead git elsewhere, and with what keeps it by itself."""
+    """Returns our environment, without variables that redirect git, and with those that isolate it."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {**inherited, **_ALONE, **variables}
 
@@ -118,13 +112,13 @@ def build_git_environment(variables: Mapping[str, str]) -> dict[str, str]:
 T = TypeVar("T")
 
 _END_TIMEOUT = 5.0
-"""For the work to notice that it was stopped: nobody else may touch the workspace while it still does."""
+"""The seconds for the work to notice that it was stopped: no other task may change the workspace while it still does."""
 
 
 async def run_with_timeout(
     seconds: float, work: Callable[[cancellation.CancelScope], T], *, run_id: str | None = None, hint: str
 ) -> T:
-    """Cancelled or out of time, the work is stopped before this raises."""
+    """When this is cancelled or the time is up, the work is stopped before this raises."""
     try:
         async with asyncio.timeout(seconds) as clock:
             return await cancellation.run_in_cancel_scope(run_id, work, timeout_s=_END_TIMEOUT)
@@ -139,7 +133,9 @@ _NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
 
 
 def override_programs(git: GitRunner, cancel_scope: CancelScope) -> GitRunner:
-    """The same, with what is configured now overruled. Ask where it will work: some settings hold in one place only."""
+    """Returns the same runner with the programs of the current configuration overridden. Call it for the folder where git will
+    work: some settings apply in one folder only.
+    """
     listed = git.run(cancel_scope, "config", "--list", "--name-only", "--show-scope", "-z").split(b"\0")
     overrules = dict(_iterate_overrides(dict.fromkeys(zip(listed[::2], listed[1::2], strict=False))))
     variables = {"GIT_CONFIG_COUNT": str(len(overrules))}
@@ -168,9 +164,11 @@ class VerifiedRepository(repository.GitRepository, frozen=True, kw_only=True):
 
 
 def find_verified_repository(root: str, cancel_scope: CancelScope) -> VerifiedRepository | None:
-    """`None` when there is none that may be used. Raises `Unavailable` for a folder that is part of a repository's store."""
+    """Returns `None` when there is no repository that may be used. Raises `GitUnavailable` for a folder that is part of a
+    repository's store.
+    """
     attempt = GitRunner(root).try_run(cancel_scope, "rev-parse", "--path-format=absolute", *_QUESTIONS)
-    # One that has no working tree answers the first questions and then fails.
+    # A repository without a working tree answers the first questions and then fails.
     inside, *answers = os.fsdecode(attempt.printed).split("\n")
     if inside == "true" or any(part.casefold() == ".git" for part in PurePath(root).parts):
         raise GitUnavailable(f"`{root}` is part of a repository's own store", hint="work in a folder with files of your own")
@@ -178,7 +176,7 @@ def find_verified_repository(root: str, cancel_scope: CancelScope) -> VerifiedRe
         found = repository.find_repository(root)
     except outcome.ToolFailed:
         return None
-    # The repository's configuration can name any folder as its working tree: then git's answer is another.
+    # The repository's configuration can name any folder as its working tree: then git's answer differs.
     expected = [os.path.realpath(found.common_dir), os.path.realpath(found.top), ""]
     algorithm, *places = answers if answers else [""]
     if attempt.exit_code != 0 or [os.path.realpath(place) if place else "" for place in places] != expected:

@@ -1,9 +1,9 @@
-"""What git needs of the world outside a workspace, and what inside it makes git run programs. For a sandbox, which opens the
-one and closes the other. Looks at files and never runs git: they may have been written by a command that is not trusted.
+"""The paths outside a workspace that git needs, and the paths inside it that make git run programs. A sandbox opens the former
+and protects the latter. This module reads files and never runs git: a command that is not trusted may have written them.
 
-Git runs what a repository's configuration and hooks name, for each user who calls it there. So a sandboxed command may write
-objects, references and the index, and none of the files that decide what is run. Those that exist are fixed. For those that do
-not exist a `Placeholder` is put there while the command runs: a mount needs a file to lie on.
+Git runs the programs that a repository's configuration and hooks name, for each user who calls it there. So a sandboxed command
+may write objects, references and the index, and none of the files that decide which programs run. Existing ones are mounted
+read-only. For missing ones a `Placeholder` is created while the command runs: a mount needs a file as its target.
 """
 
 import os
@@ -17,9 +17,9 @@ from switchtower.tools.git import repository
 
 _WRITTEN_BY_COMMITS = ("objects", "refs", "logs", "reftable", "lfs")
 _DECIDE = ("config", "config.worktree", "commondir", "hooks", "info", "modules", "worktrees")
-"""In a folder of git's: where programs to run are named, or another place to look for such names."""
+"""Entries of a git folder that name programs to run, or other places for such names."""
 _MOST_PARTS = 16
-"""Submodules and worktrees that can be committed in. The others can be read."""
+"""The most submodules and worktrees that can be committed in. The others can be read."""
 _MOST_CONFIGURATION = 256 * 1024
 _DEEPEST_INCLUDES = 5
 _DEEPEST_MODULES = 6
@@ -32,24 +32,26 @@ class Placeholder(Struct, frozen=True):
 
 
 class GitPaths(Struct, frozen=True):
-    """Absolute paths that are no links."""
+    """Absolute paths without links."""
 
     readable: tuple[str, ...] = ()
-    """Outside the workspace, for git to work at all."""
+    """Paths outside the workspace that git needs in order to work."""
     writable: tuple[str, ...] = ()
-    """Where a commit goes, and folders that must not be renamed. May lie below the readable ones and the fixed ones."""
+    """Paths that a commit writes, and folders that must not be renamed. They may lie below the readable and the fixed ones."""
     fixed: tuple[str, ...] = ()
-    """To be seen and not changed: a command that writes here decides what git runs for other users of the repository."""
+    """Paths that can be read and not changed: a command that writes here decides which programs git runs for other users of the
+    repository.
+    """
     placeholders: tuple[Placeholder, ...] = ()
-    """What has to be there before the fixed ones can be mounted, and as long as they are. Each is among them."""
+    """Entries that must exist before the fixed paths can be mounted, and as long as they are. Each is among the fixed paths."""
     unwanted: tuple[str, ...] = ()
-    """In the workspace's own files: what git would take settings or hooks from if it were there."""
+    """Paths among the workspace's own files that git would read settings or hooks from if they existed."""
     index: str | None = None
-    """The file that lists what is under version control, submodules among it."""
+    """The file that lists the files under version control, including submodules."""
 
 
 PLACEHOLDER_COMMONDIR = b".\n"
-"""Git takes an empty `commondir` for an error; this one says what git assumes without it."""
+"""Git rejects an empty `commondir`; this content equals git's default."""
 
 
 def _make_placeholder(path: Path) -> Placeholder:
@@ -63,7 +65,7 @@ def _make_placeholder(path: Path) -> Placeholder:
 
 
 def _is_placeholder(one: Placeholder) -> bool:
-    """Whether it is already there: another command may need it as well, or a killed daemon has left it."""
+    """Returns whether it already exists: another command may need it as well, or a killed daemon has left it."""
     if one.content is not None:
         return repository.read_small_file(one.path) == one.content
     try:
@@ -74,10 +76,10 @@ def _is_placeholder(one: Placeholder) -> bool:
 
 
 def find_git_paths(workspace: str) -> GitPaths:
-    """Of a workspace given by its real path."""
+    """`workspace` must be a real path."""
     dot_git = Path(workspace, ".git")
     if dot_git.is_symlink():
-        # A link is no place for a mount. What it leads to inside the workspace is protected; the link is looked at afterwards.
+        # A link cannot be a mount target. Its target inside the workspace is protected; the link is checked afterwards.
         target = Path(os.path.realpath(dot_git))
         return _find_repository_paths(target, workspace) if _is_below(target, workspace) and target.is_dir() else GitPaths()
     if dot_git.is_dir():
@@ -88,7 +90,7 @@ def find_git_paths(workspace: str) -> GitPaths:
 
 
 class _GitPathCollector:
-    """Collects what is to be mounted."""
+    """Collects the paths to mount."""
 
     def __init__(self, workspace: str) -> None:
         self._workspace = workspace
@@ -102,14 +104,16 @@ class _GitPathCollector:
         self.writable[str(folder)] = None
 
     def protect(self, path: Path) -> None:
-        """Fixes it where it is, and puts something there where nothing is."""
+        """Makes the path read-only, and plans a placeholder where nothing exists."""
         placeholder = _make_placeholder(path)
         if not path.exists() or _is_placeholder(placeholder):
             self.placeholders[str(path)] = placeholder
         self.fixed[str(path)] = None
 
     def protect_inside(self, path: Path) -> None:
-        """Fixes what is there in the workspace's own files, with all folders above it, which could be renamed otherwise."""
+        """Makes an existing path of the workspace's own files read-only, with all folders above it, which could be renamed
+        otherwise.
+        """
         if not _is_below(path, self._workspace):
             return
         if not path.exists():
@@ -135,7 +139,7 @@ def _find_repository_paths(git_dir: Path, workspace: str) -> GitPaths:
     protection = _GitPathCollector(workspace)
     links = [git_dir / name for name in _DECIDE if (git_dir / name).is_symlink()]
     if links or not os.access(git_dir, os.W_OK):
-        # A link is no place for a mount, and could be replaced: nothing can be written there.
+        # A link cannot be a mount target, and could be replaced: nothing can be written there.
         protection.protect(git_dir)
         for link in links:
             protection.protect_inside(Path(os.path.realpath(link)))
@@ -158,7 +162,7 @@ def _find_repository_paths(git_dir: Path, workspace: str) -> GitPaths:
 
 
 class _RepositoryPart(Struct, frozen=True):
-    """A submodule or a worktree, whose own folder of git's lies in the repository's."""
+    """A submodule or a worktree, whose own git folder lies in the repository's."""
 
     git_dir: Path
     pointer: Path
@@ -189,7 +193,7 @@ def _iterate_worktrees(worktrees: Path) -> Iterator[_RepositoryPart]:
 
 
 def _iterate_configured_paths(git_dir: Path, workspace: str) -> Iterator[Path]:
-    """Files of the workspace that the configuration has included, and folders of it that it takes hooks from."""
+    """Yields files of the workspace that the configuration includes, and its folders that the configuration uses for hooks."""
     for start in (git_dir / "config", git_dir / "config.worktree", *_list_user_files()):
         for file, setting in _iterate_settings(start):
             if setting.key == "core.hookspath" and setting.value:
@@ -204,7 +208,7 @@ def _list_user_files() -> tuple[Path, ...]:
 
 
 def _iterate_settings(file: Path, depth: int = 0) -> Iterator[tuple[Path, repository.GitSetting]]:
-    """Each setting, with the file that has it."""
+    """Yields each setting, with the file that has it."""
     for setting in _read_settings(file):
         yield file, setting
         if _is_include(setting) and depth < _DEEPEST_INCLUDES:
@@ -224,7 +228,7 @@ def _read_settings(file: Path) -> list[repository.GitSetting]:
     try:
         return repository.parse_settings(content.decode(errors="surrogateescape"))
     except repository.InvalidGitConfig:
-        return []  # git takes nothing from it either
+        return []  # git reads nothing from it either
 
 
 def _list_folders(folder: Path) -> list[Path]:
@@ -236,10 +240,10 @@ def _list_folders(folder: Path) -> list[Path]:
 
 
 def _find_worktree_paths(dot_git: Path) -> GitPaths:
-    """The worktree's own part of the repository, and of what all worktrees share only what a commit writes."""
+    """Returns the worktree's own part of the repository, and of the shared part only the paths that a commit writes."""
     workspace = dot_git.parent
     try:
-        # Only a repository that knows this workspace is found: a pointer could have been written to have a stranger's opened.
+        # Only a repository that lists this workspace is found: a forged pointer could otherwise open another user's repository.
         found = repository.find_repository(str(workspace))
     except outcome.ToolFailed:
         return GitPaths(fixed=(str(dot_git),))
@@ -266,7 +270,9 @@ def _find_worktree_paths(dot_git: Path) -> GitPaths:
 
 
 def _find_subfolder_paths(workspace: str) -> GitPaths:
-    """Of one in the middle of a repository, which lies outside it and can be read there. Nothing inside had a say in where."""
+    """Returns the paths of a workspace in the middle of a repository, which lies outside it and can be read there. No file inside
+    the workspace determines its place.
+    """
     try:
         found = repository.find_repository(workspace)
     except outcome.ToolFailed:
@@ -275,7 +281,7 @@ def _find_subfolder_paths(workspace: str) -> GitPaths:
 
 
 def _keep_existing(folder: Path, *names: str) -> tuple[str, ...]:
-    """Those that are there. A link could lead anywhere, so it does not count."""
+    """Returns the names that exist. A link could lead anywhere, so it does not count."""
     return tuple(str(folder / name) for name in names if (folder / name).exists() and not (folder / name).is_symlink())
 
 

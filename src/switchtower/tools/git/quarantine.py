@@ -1,9 +1,9 @@
-"""Repositories that a sandboxed command has made in a workspace: after it has ended, what would have git run programs is set
-aside under another name, and the rest is left as it is.
+"""Quarantines repositories that a sandboxed command has made in a workspace: after the command has ended, files that would make
+git run programs are renamed, and the rest stays unchanged.
 
-Git runs programs for every user who calls it in such a folder, and for a repository that the workspace's own index names as a
-submodule already when it is called in the workspace. The command's processes have all ended by then. Others may still write
-in the workspace, so no path is followed twice: each step is taken from a descriptor, and never through a link.
+Git runs programs for every user who calls it in such a folder; for a repository that the workspace's own index lists as a
+submodule, it does so even when it is called in the workspace. All processes of the command have ended by then. Other processes
+may still write in the workspace, so no path is followed twice: each step uses a descriptor, and never a link.
 """
 
 import mmap
@@ -62,11 +62,11 @@ _HARMLESS = frozenset(
         ),
     }
 )
-"""Settings that name no program. `*` stands for what is between the first and the last dot."""
+"""Settings that name no program. `*` matches the part between the first and the last dot."""
 
 
 class RepositoryWatch:
-    """Begun before a command; `settle` when everything that it started has ended."""
+    """Make it before a command; call `quarantine_changes` when every process that the command started has ended."""
 
     def __init__(self, workspace: str, needs: protected_paths.GitPaths) -> None:
         self._workspace = workspace
@@ -78,7 +78,7 @@ class RepositoryWatch:
         self._since = time.time() - _CLOCKS_DIFFER
 
     def quarantine_changes(self) -> list[str]:
-        """Sets aside what the command has made, and returns the paths that were renamed."""
+        """Renames what the command has made, and returns the paths that were renamed."""
         renamed: list[str] = []
         with suppress(OSError):
             for path in self._unwanted:
@@ -93,8 +93,10 @@ class RepositoryWatch:
         return renamed
 
     def _compare(self, path: PurePosixPath, before: "_Configuration") -> list[str]:
-        """A configuration that was fixed. When git has replaced the file from outside meanwhile, the mount over it was gone
-        from then on; what has come since and is not known to be harmless cannot be told from what the command wrote."""
+        """Compares a configuration that was mounted read-only. When git has replaced the file from outside meanwhile, the mount
+        over it was gone from then on; later settings that are not known to be harmless cannot be distinguished from what the
+        command wrote.
+        """
         with _open_folder(self._workspace, path.parent) as folder:
             found = _read_status(path.name, folder)
             if found is None or found.st_ino == before.inode:
@@ -102,7 +104,9 @@ class RepositoryWatch:
             return self._rewrite_harmless(path.name, folder, path.parent, before.parse_settings())
 
     def _iterate_candidates(self) -> Iterator[PurePosixPath]:
-        """Folders of the workspace that may be repositories, relative to it: the topmost ones, and what its index names."""
+        """Yields the folders of the workspace that may be repositories, relative to it: the topmost ones, and those that its
+        index lists.
+        """
         yield PurePosixPath()
         left = _MOST_FOLDERS
         level = [PurePosixPath()]
@@ -120,7 +124,9 @@ class RepositoryWatch:
             yield from _read_gitlinks(self._index)
 
     def _inspect_folder(self, folder: PurePosixPath) -> list[str]:
-        """One folder: a repository in it, or one that it is itself. Git takes the second when the first is none."""
+        """Inspects one folder: a repository in it, or one that it is itself. Git uses the second when the first does not
+        exist.
+        """
         path = f"{self._workspace}/{folder}"
         if not (os.path.lexists(f"{path}/.git") or os.path.lexists(f"{path}/HEAD")):
             return []
@@ -134,14 +140,14 @@ class RepositoryWatch:
                     with _open_folder(self._workspace, folder / ".git") as git_dir:
                         renamed += self._disable_programs(git_dir, folder / ".git")
                 elif self._is_new(dot_git):
-                    # A link or a pointer to another place.
+                    # It is a link or a pointer to another place.
                     renamed += self._rename_aside(folder / ".git")
             if all(_read_status(name, here) is not None for name in ("HEAD", "objects", "refs")):
                 renamed += self._disable_programs(here, folder)
         return renamed
 
     def _restore_link(self) -> list[str]:
-        """The workspace's repository lies behind a link, which cannot be mounted over."""
+        """Restores the link to the workspace's repository; a link cannot be mounted over."""
         dot_git = f"{self._workspace}/.git"
         if _read_link(dot_git) == self._link:
             return []
@@ -166,7 +172,7 @@ class RepositoryWatch:
     def _rewrite_harmless(
         self, name: str, folder: int, where: PurePosixPath, known: frozenset[repository.GitSetting] = frozenset()
     ) -> list[str]:
-        """Leaves the settings that are harmless or known in a configuration, and sets the whole of it aside otherwise."""
+        """Keeps the settings that are harmless or known in a configuration, and otherwise renames the whole file."""
         harmless = _select_harmless(name, folder, known)
         if harmless is None:
             return []
@@ -190,7 +196,7 @@ class RepositoryWatch:
         return False
 
     def _is_new(self, found: os.stat_result) -> bool:
-        """Its change time, which no program can set."""
+        """Compares the change time, which no program can set."""
         return found.st_ctime >= self._since
 
     def _rename_aside(self, path: PurePosixPath) -> list[str]:
@@ -207,7 +213,7 @@ class RepositoryWatch:
 
 
 class _Configuration:
-    """A configuration as it was when a command began."""
+    """A configuration as it was when a command started."""
 
     def __init__(self, path: str) -> None:
         self.inode: int | None = None
@@ -227,7 +233,7 @@ class _Configuration:
 
 @contextmanager
 def _open_folder(workspace: str, folder: PurePosixPath) -> Iterator[int]:
-    """A folder below the workspace, reached without following a link."""
+    """Opens a folder below the workspace without following a link."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(workspace, flags)
     try:
@@ -242,7 +248,7 @@ def _open_folder(workspace: str, folder: PurePosixPath) -> Iterator[int]:
 
 
 def _read_link(path: str) -> str | None:
-    """Where a link leads; `None` for anything else."""
+    """Returns the target of a link; `None` for anything else."""
     try:
         return os.readlink(path)  # noqa: PTH115 - as it is written
     except OSError:
@@ -257,7 +263,7 @@ def _read_status(name: str, folder: int) -> os.stat_result | None:
 
 
 def _select_harmless(name: str, folder: int, known: frozenset[repository.GitSetting]) -> str | None:
-    """The configuration without what is neither known nor known to be harmless; `None` when that is all of it."""
+    """Returns the configuration without settings that are neither known nor harmless; `None` when nothing has to be removed."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
@@ -277,7 +283,7 @@ def _select_harmless(name: str, folder: int, known: frozenset[repository.GitSett
 
 
 def _read_gitlinks(index: str) -> Iterator[PurePosixPath]:
-    """The paths of submodules in an index, which git calls itself in. Almost no index has any, which is seen at once."""
+    """Yields the paths of submodules in an index; git runs itself in them. Almost no index has any, which is detected at once."""
     try:
         descriptor = os.open(index, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -302,14 +308,14 @@ def _parse_gitlinks(content: mmap.mmap) -> list[PurePosixPath]:
 
 
 def _parse_gitlinks_with(content: mmap.mmap, hash_size: int) -> list[bytes] | None:
-    """`None` when the entries make no sense with hashes of this size."""
+    """Returns `None` when the entries are invalid with hashes of this size."""
     cuts_names = int.from_bytes(content[4:8]) >= 4
     names: list[bytes] = []
     name = b""
     place = 12
     for _ in range(int.from_bytes(content[8:12])):
         mode = content[place + 24 : place + 28]
-        if mode[2] not in (0x40, 0x81, 0xA0, 0xE0):  # no folder's, file's, link's or submodule's
+        if mode[2] not in (0x40, 0x81, 0xA0, 0xE0):  # not the mode of a folder, file, link or submodule
             return None
         flags_at = place + 40 + hash_size
         begin = flags_at + (4 if content[flags_at] & 0x40 else 2)
@@ -328,7 +334,7 @@ def _parse_gitlinks_with(content: mmap.mmap, hash_size: int) -> list[bytes] | No
 
 
 def _read_varint(content: mmap.mmap, place: int) -> tuple[int, int]:
-    """A number of variable length, and the place behind it."""
+    """Returns a number of variable length, and the offset behind it."""
     byte = content[place]
     value = byte & 0x7F
     while byte & 0x80:

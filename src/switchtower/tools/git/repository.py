@@ -1,9 +1,9 @@
-"""Which git repository a workspace belongs to, found by looking at files and without running git.
+"""Finds the git repository that a workspace belongs to, and reads its configuration, without running git: a command that is not
+trusted may have written the files.
 
-A `.git` in the workspace is the workspace's word, and whoever works there can write it. It may lead out of the workspace only
-to a repository that knows this workspace as its own: a worktree's, a submodule's.
-
-Reads git's configuration files without running git: they may have been written by a command that is not trusted."""
+A `.git` in the workspace is only a claim, which any command there can write. It may lead out of the workspace only to a
+repository that lists this workspace as its own: a worktree's, a submodule's.
+"""
 
 import os
 import re
@@ -32,22 +32,22 @@ _UNFINISHED = {
 
 class GitRepository(Struct, frozen=True):
     top: str
-    """The folder that is under version control; the workspace or one above it."""
+    """The folder under version control; the workspace or one above it."""
     git_dir: str
     common_dir: str
-    """Where objects and branches are; a worktree shares them with its repository."""
+    """The folder with objects and branches; a worktree shares them with its repository."""
 
     @property
     def objects(self) -> str:
         return os.path.join(self.common_dir, "objects")  # noqa: PTH118
 
     def list_unfinished_operations(self) -> list[str]:
-        """What somebody began here and has not brought to an end."""
+        """Lists the operations, such as a merge, that a user has started here and not finished."""
         return sorted({what for name, what in _UNFINISHED.items() if os.path.lexists(f"{self.git_dir}/{name}")})
 
 
 def find_repository(root: str) -> GitRepository:
-    """Raises `outcome.Failed` where there is none, or none that may be used."""
+    """Raises `outcome.ToolFailed` when there is no repository, or none that may be used."""
     workspace = PurePath(os.path.realpath(root))
     if not os.path.isdir(workspace):  # noqa: PTH112
         raise outcome.ToolFailed(outcome.ToolErrorType.SANDBOX_UNREACHABLE, f"the workspace `{root}` cannot be opened")
@@ -67,7 +67,7 @@ def find_repository(root: str) -> GitRepository:
 
 
 def read_small_file(path: str, limit: int = _LONGEST_POINTER) -> bytes | None:
-    """The content of a plain file; None for anything else."""
+    """Returns the content of a regular file; None for anything else."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -114,7 +114,7 @@ def _has_worktree(repository: GitRepository, workspace: str) -> bool:
 
 
 def _has_submodule(repository: GitRepository, workspace: str) -> bool:
-    """By the one line of its configuration that a submodule always has, in a form that only git writes."""
+    """Checks the one line of its configuration that a submodule always has, in a form that only git writes."""
     configuration = read_small_file(f"{repository.git_dir}/config", _MOST_CONFIGURATION) or b""
     for line in configuration.splitlines():
         name, _, value = line.strip().partition(b"=")
@@ -125,7 +125,7 @@ def _has_submodule(repository: GitRepository, workspace: str) -> bool:
 
 
 def _iterate_object_folders(objects: str, depth: int = 0) -> Iterator[str]:
-    """Everywhere that git looks for objects, where a link or a list of other stores could lead it."""
+    """Yields every folder where git searches for objects and where a link or a list of other stores could lead it."""
     yield objects
     for folder in (objects, f"{objects}/pack", f"{objects}/info"):
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
@@ -151,31 +151,31 @@ _ESCAPED = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 
 
 class InvalidGitConfig(ValueError):
-    """The text is not a configuration that git would take."""
+    """The text is not a configuration that git would accept."""
 
 
 class GitSetting(Struct, frozen=True):
     section: str
-    """In small letters."""
+    """The section in lower case."""
     subsection: str | None
     name: str
-    """In small letters."""
+    """The name in lower case."""
     value: str | None
-    """None for a name alone, which git takes for true."""
+    """None for a name alone, which git treats as true."""
 
     @property
     def key(self) -> str:
-        """With `*` for what is between the first and the last dot."""
+        """The key, with `*` for the part between the first and the last dot."""
         return f"{self.section}.{self.name}" if self.subsection is None else f"{self.section}.*.{self.name}"
 
 
 def parse_settings(text: str) -> list[GitSetting]:
-    """Raises `Unreadable`."""
+    """Raises `InvalidGitConfig`."""
     return list(_iterate_settings(text.removeprefix("\ufeff").replace("\r\n", "\n")))
 
 
 def format_settings(settings: list[GitSetting]) -> str:
-    """A configuration with these, which git reads as they were."""
+    """Returns a configuration with these settings, which git reads unchanged."""
     lines: list[str] = []
     for setting in settings:
         header = setting.section if setting.subsection is None else f'{setting.section} "{_escape(setting.subsection)}"'
@@ -220,7 +220,7 @@ def _iterate_settings(text: str) -> Iterator[GitSetting]:
 
 
 def _read_value(text: str, place: int) -> tuple[str | None, int]:
-    """The value that begins behind a name, and where it ends."""
+    """Returns the value behind a name, and the offset of its end."""
     while place < len(text) and text[place] in " \t":
         place += 1
     if place >= len(text) or text[place] in "\n#;":

@@ -1,7 +1,7 @@
-"""The tools that look at a git repository and commit to it.
+"""The tools that inspect a git repository and commit to it.
 
-Looking is done by `git.view`, outside any sandbox and without the repository's own configuration. A commit is ordinary git,
-with the repository's filters and hooks, in the session's sandbox.
+`git.view` does the inspection, outside any sandbox and without the repository's own configuration. A commit is ordinary git, with
+the repository's filters and hooks, in the session's sandbox.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from switchtower.tools.processes import cancellation, command_environment, tools
 
 KEEP_BYTES = 64 * 1024
 COMMIT_TIME = 300.0
-"""Hooks may test and format."""
+"""Hooks may run tests and formatters."""
 
 _ELSEWHERE = frozenset(
     {
@@ -111,7 +111,7 @@ class GitCommitTool(tool.CoreTool[GitCommitArguments]):
             added = await self._run_git(context, "add", "--all", "--", *plan.paths)
             if added.timed_out or added.exit_code != 0:
                 return _make_output("add", added, plan)
-        # Only these paths, whatever else somebody may have staged.
+        # Only these paths are committed, whatever else a user may have staged.
         only = [] if plan.during_merge or not plan.paths else ["--only", "--", *plan.paths]
         return _make_output("commit", await self._run_git(context, "commit", f"--message={arguments.message}", *only), plan)
 
@@ -150,7 +150,7 @@ def _read_diff(context: outcome.ToolContext, path: str, cancel_scope: cancellati
 
 
 def _collect_output(seen: view.RepositoryView, args: tuple[str, ...], context: outcome.ToolContext) -> str:
-    """What git prints, its middle in a file when it is long."""
+    """Returns git's output; when it is long, its middle is stored in a file."""
     file = output_files.OutputFile(context.workspace, context.call_id)
     kept = safe_text.SpillingCapture(KEEP_BYTES, file.descriptor)
     try:

@@ -1,11 +1,10 @@
-"""Looking at a git repository without trusting it. Blocking; belongs on a thread.
+"""Inspects a git repository without trusting it, and computes the content of a commit without a trace in the repository. The
+calls block and belong on a thread.
 
 A repository's own configuration can name programs for git to run: filters, diff drivers, watchers, hooks, transports. So git
-never works with that configuration here. It is given a git folder of ours, made for the moment, with the same commit, a copy
-of the index and the repository's objects to read from; of the settings only those come along that are known to run nothing.
-Nothing is written to the repository.
-
-What a commit of some paths would hold, worked out beside the repository and without a trace in it. Blocking."""
+never uses that configuration here. It gets a temporary git folder, with the same commit, a copy of the index and the repository's
+objects to read from; only settings that are known to run nothing are copied. Nothing is written to the repository.
+"""
 
 import os
 import re
@@ -26,7 +25,7 @@ from switchtower.tools.processes import cancellation
 
 _ALWAYS = ("--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false")
 _READABLE = {"LC_ALL": "C.UTF-8"}
-"""Names come as they are."""
+"""Git prints names unescaped."""
 _HARMLESS = re.compile(
     r"core\.(?:autocrlf|eol|filemode|ignorecase|symlinks|precomposeunicode|trustctime|checkstat)|extensions\.objectformat"
 )
@@ -43,7 +42,7 @@ class GitOutput(Struct, frozen=True):
 
 
 class RepositoryView:
-    """A repository as it was when the view was opened, beside the files as they are."""
+    """A repository as it was when the view was opened, with the current files."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class RepositoryView:
         self.commit = commit
 
     def run_git(self, *args: str) -> bytes:
-        """What git prints. Raises `outcome.Failed` with git's own words when it cannot."""
+        """Returns git's output. Raises `outcome.ToolFailed` with git's own message when git fails."""
         answer = _run_git(self._cancel_scope, args, cwd=self._cwd, variables=self._variables)
         if answer.exit_code != 0:
             raise outcome.ToolFailed(
@@ -77,12 +76,12 @@ class RepositoryView:
 
 @contextmanager
 def open_view(root: str, cancel_scope: cancellation.CancelScope) -> Iterator[RepositoryView]:
-    """Raises `outcome.Failed` when the workspace is in no repository."""
+    """Raises `outcome.ToolFailed` when the workspace is in no repository."""
     found = repository.find_repository(root)
     with tempfile.TemporaryDirectory(prefix="tower-git-", ignore_cleanup_errors=True) as folder:
         ours = Path(folder)
         theirs = {"GIT_DIR": found.git_dir}
-        # None of these three looks at a file or an object, so nothing is run by them either.
+        # None of these three commands reads a file or an object, so they run no program either.
         commit = _read_line(_run_git(cancel_scope, ("rev-parse", "--quiet", "--verify", "HEAD"), cwd=folder, variables=theirs))
         branch = _read_line(_run_git(cancel_scope, ("symbolic-ref", "--quiet", "--short", "HEAD"), cwd=folder, variables=theirs))
         listed = _run_git(
@@ -107,17 +106,19 @@ def find_git() -> str:
 
 
 def literal_pathspec(path: str) -> str:
-    """A path below the current folder as git takes it, without a meaning for any character."""
+    """Returns a path below the current folder as a pathspec in which no character is special."""
     return f":(literal){path}"
 
 
 def exclude_pathspec(path: str) -> str:
-    """Leaves out a path, as seen from the repository's top."""
+    """Returns a pathspec that excludes a path, relative to the repository's top."""
     return f":(top,exclude,literal){path}"
 
 
 def find_top(root: str, cancel_scope: cancellation.CancelScope) -> str:
-    """Where git itself, with all of the repository's configuration, takes the top to be. It refuses strangers' folders."""
+    """Returns the top as git itself determines it, with all of the repository's configuration. Git refuses folders of other
+    users.
+    """
     answer = _run_git(cancel_scope, ("rev-parse", "--show-toplevel"), cwd=root, variables={})
     if answer.exit_code != 0:
         raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, f"git cannot use this repository: {answer.complaint}")
@@ -147,14 +148,14 @@ def _run_git(
 
 
 def _read_line(answer: GitOutput) -> str | None:
-    """None when there is no such thing, which is not an error."""
+    """Returns None when there is no value, which is not an error."""
     if answer.exit_code > 1:
         raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, f"git cannot use this repository: {answer.complaint}")
     return os.fsdecode(answer.output).rstrip("\n") or None
 
 
 def _select_configuration(listed: bytes) -> str:
-    """The last word on each harmless setting. Bare values, so nothing in them can begin another line."""
+    """Returns the final value of each harmless setting. The values are bare, so none of them can start another line."""
     settings = {"core.bare": "false", "core.repositoryformatversion": "0"}
     for entry in listed.split(b"\0"):
         name, _, value = entry.decode(errors="replace").partition("\n")
@@ -192,7 +193,7 @@ def _copy_index(source: str, target: Path) -> None:
             outcome.ToolErrorType.UNKNOWN, "the repository's index cannot be read; hint: see what `git status` says"
         )
     target.write_bytes(content)
-    # Its age tells git which files may have changed unseen in the moment when it was written.
+    # Git compares this time with the files' times to find those that may have changed while the index was written.
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
@@ -200,12 +201,12 @@ _MOST_LEFT_OUT = 200
 
 
 class CommitPlan(Struct, frozen=True):
-    """The paths as git takes them; files of secrets below them are left out."""
+    """The pathspecs of a commit; files with secrets below them are excluded."""
 
     paths: tuple[str, ...]
     left_out: tuple[str, ...]
     during_merge: bool
-    """Git then commits all that is staged or nothing."""
+    """During a merge, git commits all that is staged or nothing."""
 
 
 class CommitSize(Struct, frozen=True):
@@ -213,11 +214,11 @@ class CommitSize(Struct, frozen=True):
     insertions: int
     deletions: int
     tree: str
-    """The hash of all files as they would be."""
+    """The hash of all files as they would be committed."""
 
 
 def plan_commit(root: str, paths: Sequence[str] | None, cancel_scope: cancellation.CancelScope) -> CommitPlan:
-    """Raises `outcome.Failed` where there is no repository, or none that is what it seems."""
+    """Raises `outcome.ToolFailed` when there is no repository, or none that is what it seems."""
     with open_view(root, cancel_scope) as seen:
         if find_top(root, cancel_scope) != seen.found.top:
             message = "the repository's configuration names another folder as its files; hint: look at `core.worktree`"
@@ -240,11 +241,11 @@ def measure_commit(
 
 
 DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--ignore-submodules=dirty")
-"""Nothing is run for a diff, and nothing decorates it."""
+"""A diff runs no program and has no decoration."""
 
 
 def list_secret_files(root: str, names: Iterable[str], top: str) -> list[str]:
-    """Those names, seen from the top, that belong to files which tools may not touch."""
+    """Returns the names, relative to the top, of files that tools may not access."""
     found = [name for name in names if name and policy.is_secret(f"{top}/{name}")]
     if len(found) > _MOST_LEFT_OUT:
         message = f"too many files of `{root}` may hold secrets; hint: name narrower paths"

@@ -1,6 +1,7 @@
-"""A working tree of its own for a session: a new branch, checked out in a folder of ours. Uncommitted changes stay behind.
+"""A separate working tree for a session: a new branch, checked out in a folder that the daemon manages. Uncommitted changes are
+not copied.
 
-Nothing that the repository configures is run: no hook, no filter of its own, nothing is fetched. The user's own filters work.
+Nothing that the repository configures is run: no hook, none of its filters, and nothing is fetched. The user's own filters work.
 """
 
 import itertools
@@ -20,24 +21,25 @@ from switchtower.tools.git.process import GitRunner, GitUnavailable, override_pr
 from switchtower.tools.processes.cancellation import CancelScope
 
 SECONDS = 120.0
-"""For a checkout: a large one takes its time."""
+"""The time limit of a checkout; a large one takes long."""
 _SHORT = 10
-"""How much of a session's id names its branch and folder. The end of it is what differs most."""
+"""The number of characters of a session's id that name its branch and folder. They are taken from its end, which differs most."""
 
 T = TypeVar("T")
 
 
 class Worktree(Struct, frozen=True):
     root: str
-    """The workspace: the folder of the repository that was asked for, in its new place."""
+    """The workspace: the requested folder of the repository, in its new place."""
     branch: str
     origin: str
     """The repository's own working tree."""
 
 
 async def create_worktree(repository: str, folder: Path, session_id: str, base: str | None = None) -> Worktree:
-    """A new branch `tower/…` at `base`, or at what is checked out, in a folder of its own inside `folder`. Raises
-    `errors.InvalidCommand` when the repository cannot have one and `errors.SandboxUnavailable` when it does not succeed."""
+    """Creates a new branch `tower/…` at `base`, or at what is checked out, in a separate folder inside `folder`. Raises
+    `errors.InvalidCommand` when the repository cannot have one and `errors.SandboxUnavailable` when it does not succeed.
+    """
     unfinished: list[_PartialWorktree] = []
     try:
         return await _run_on_thread(lambda held: _create(repository, folder, session_id, base, unfinished, held))
@@ -49,14 +51,16 @@ async def create_worktree(repository: str, folder: Path, session_id: str, base: 
 
 
 async def remove_worktree(root: str, origin: str, *, force: bool) -> None:
-    """Removes the working tree, also one that is half gone. Its branch stays when it has commits that are nowhere else.
-    Without `force`, `errors.InvalidCommand` is raised when there are uncommitted changes."""
+    """Removes the working tree, even a partly removed one. Its branch stays when it has commits that exist nowhere else. Without
+    `force`, `errors.InvalidCommand` is raised when there are uncommitted changes.
+    """
     await _run_on_thread(lambda held: _remove(root, origin, force=force, cancel_scope=held))
 
 
 async def prune_worktrees(folder: Path, *, keep: Collection[str]) -> tuple[str, ...]:
-    """Removes the working trees in `folder` that no root in `keep` lies in, except those with uncommitted changes. Answers
-    which."""
+    """Removes the working trees in `folder` that no root in `keep` lies in, except those with uncommitted changes. Returns the
+    removed ones.
+    """
     removed: list[str] = []
     for top in await _run_on_thread(lambda _: _find_strays(folder, keep)):
         with suppress(errors.CoreError):
@@ -66,7 +70,7 @@ async def prune_worktrees(folder: Path, *, keep: Collection[str]) -> tuple[str, 
 
 
 class _PartialWorktree(Struct, frozen=True):
-    """A working tree that is being made. A mark beside it says so, should we not come to its end."""
+    """A working tree that is being made. A mark file beside it records that, in case the work is interrupted."""
 
     git: GitRunner
     top: Path
@@ -100,7 +104,7 @@ def _create(
     _find_mark_file(top).touch()
     unfinished.append(_PartialWorktree(caller, top, branch, commit))
     caller.run(cancel_scope, "worktree", "add", "--no-checkout", "--no-track", "-b", branch, "--", str(top), commit)
-    # Asked again in the new place: a setting can be made to hold only there.
+    # The programs are read again in the new place: a setting can apply only there.
     inside = override_programs(GitRunner(str(top)), cancel_scope)
     inside.run(cancel_scope, "-c", "submodule.recurse=false", "reset", "--hard", "--quiet")
     new_root = _find_same_folder(top, PurePath(root).relative_to(os.path.realpath(origin.top)))
@@ -121,9 +125,9 @@ def _resolve_commit(caller: GitRunner, top: str, base: str | None, cancel_scope:
 
 
 def _find_free_names(caller: GitRunner, folder: Path, session_id: str, cancel_scope: CancelScope) -> tuple[Path, str]:
-    """For the folder and the branch."""
+    """Returns free names for the folder and the branch."""
     short = "".join(letter for letter in session_id if letter.isascii() and letter.isalnum())[-_SHORT:].lower() or "session"
-    # A branch called `tower` leaves no room for others below it.
+    # A branch named `tower` prevents others below it.
     prefix = "tower-" if _has_branch(caller, "tower", cancel_scope) else "tower/"
     for number in itertools.count(1):
         name = short if number == 1 else f"{short}-{number}"
@@ -138,7 +142,7 @@ def _has_branch(caller: GitRunner, branch: str, cancel_scope: CancelScope) -> bo
 
 
 def _find_same_folder(top: Path, below: PurePath) -> Path:
-    """The same place as in the repository. It may have been a folder there that is not committed, or is a link here."""
+    """Returns the same folder as in the repository. It may be uncommitted there, or a link here."""
     root = top / below
     if not Path(os.path.realpath(root)).is_relative_to(top):
         raise errors.InvalidCommand(f"`{below}` is a link out of the repository in that commit")
@@ -149,7 +153,7 @@ def _find_same_folder(top: Path, below: PurePath) -> Path:
 def _remove(root: str, origin: str, *, force: bool, cancel_scope: CancelScope) -> None:
     common = repository.find_repository(origin).common_dir
     listed = sorted(_iterate_worktrees(common), key=lambda tree: len(tree[0].parts))
-    # The innermost, should one lie in another.
+    # This takes the innermost one, in case one lies in another.
     here = [(top, git_dir) for top, git_dir in listed if PurePath(os.path.realpath(root)).is_relative_to(top)]
     if here:
         _remove_listed(*here[-1], common, force=force, cancel_scope=cancel_scope)
@@ -167,7 +171,7 @@ def _remove_listed(top: PurePath, git_dir: str, common: str, *, force: bool, can
     caller.run(cancel_scope, "worktree", "remove", "--force", "--force", str(top))
     branch = os.fsdecode(head.strip()).removeprefix("ref: refs/heads/")
     if branch.startswith("tower"):
-        caller.try_run(cancel_scope, "branch", "--delete", "--quiet", "--", branch)  # git keeps one with commits of its own
+        caller.try_run(cancel_scope, "branch", "--delete", "--quiet", "--", branch)  # git keeps one with unmerged commits
     mark.unlink()
 
 
@@ -175,13 +179,13 @@ def _has_changes(top: str, git_dir: str, cancel_scope: CancelScope) -> bool:
     if not Path(top).is_dir():
         return False
     if Path(git_dir, "modules").exists():
-        return True  # submodules have repositories of their own, and nobody has looked into those
+        return True  # submodules have their own repositories, which are not checked
     caller = override_programs(GitRunner(top, {"GIT_DIR": git_dir, "GIT_WORK_TREE": top}), cancel_scope)
     return bool(caller.run(cancel_scope, "status", "--porcelain", "--ignore-submodules=all"))
 
 
 def _iterate_worktrees(common: str) -> Iterator[tuple[PurePath, str]]:
-    """The working trees that a repository knows, each with its own part of the repository."""
+    """Yields the working trees that a repository lists, each with its own part of the repository."""
     with suppress(FileNotFoundError), os.scandir(f"{common}/worktrees") as entries:
         for entry in entries:
             pointer = repository.read_small_file(f"{entry.path}/gitdir")
@@ -211,7 +215,7 @@ def _prune(top: Path, cancel_scope: CancelScope) -> None:
 
 
 def _find_mark_file(top: Path) -> Path:
-    """Lies beside a working tree that is not complete, or no longer."""
+    """Returns the mark file beside a working tree that is incomplete."""
     return top.with_name(f"{top.name}.unfinished")
 
 

@@ -1,9 +1,9 @@
-"""MCP: tools from servers that others wrote, over stdio and streamable HTTP, with the official SDK. Hostile until shown
-otherwise: everything that a server sends is bounded, and all that it starts ends with its session.
+"""MCP: tools from foreign servers, over stdio and streamable HTTP, with the official SDK. Servers are treated as hostile:
+everything that a server sends is bounded, and every process that it starts ends with its session.
 
-`Servers` is the door. Behind it `files` and `config` say which servers there are, `server` keeps one of them going,
-`connection` talks to it over `stdio` or `http` with a `screen` between it and the SDK, `process` and `pipes` are its process,
-and `tool`, `listing`, `naming` and `results` make it an agent's.
+`McpServers` in `servers` is the entry point. `config_files` and `config` read the configured servers, `server` manages one of
+them, `connection` talks to it over `transports` with `message_filter` between it and the SDK, `process` and `pipes` are its
+process, and `tools` and `tool_list` offer its tools to an agent.
 """
 
 from switchtower.tools.mcp.config import ServerConfig as ServerConfig

@@ -1,10 +1,11 @@
-"""One MCP server as it was configured: what will be started or connected to, what people are shown of it, and the text that
-an approval of it is bound to. Starts nothing.
+"""The configuration of one MCP server: the program or the endpoint, the form that users are shown, and the text that its approval
+is bound to. It starts nothing.
 
-People see a server as its file spells it, with `${VAR}` unfilled and secrets hidden. The approval is bound to a digest of
-what those words come to, so it does not hold for anything else.
+Users see a server as its file spells it, with `${VAR}` unexpanded and secrets hidden. The approval is bound to a digest of the
+expanded values, so it holds for nothing else.
 
-`${VAR}` and `${VAR:-default}` in a configuration file, spelled as other MCP clients have it. Knows no file and no server."""
+`${VAR}` and `${VAR:-default}` are spelled as in other MCP clients.
+"""
 
 import hashlib
 import json
@@ -22,16 +23,16 @@ from switchtower.core.redact import names, questions
 
 LONGEST_NAME = 64
 _MOST_PARTS = 256
-"""Arguments, variables or headers of one server."""
+"""The most arguments, variables or headers of one server."""
 _HTTP = frozenset({"http", "streamable-http", "streamable_http", "streamablehttp"})
 
 
 class InvalidServerEntry(ValueError):
-    """An entry that cannot be used."""
+    """An entry cannot be used."""
 
 
 class ServerEntry(Struct, frozen=True):
-    """A server as the file spells it. Other clients' further fields are none of our business."""
+    """A server as the file spells it. Further fields of other clients are ignored."""
 
     type: str | None = None
     command: str | None = None
@@ -48,7 +49,7 @@ class ServerProgram(Struct, frozen=True):
 
     argv: tuple[str, ...]
     env: dict[str, str]
-    """What it gets beyond the environment that every server has."""
+    """The variables that it gets in addition to the environment that every server has."""
     cwd: str
 
     def __repr__(self) -> str:
@@ -68,19 +69,19 @@ class ServerEndpoint(Struct, frozen=True):
 class ServerConfig(Struct, frozen=True):
     name: str
     trusted: bool
-    """From the user's own file. A workspace's file comes with whatever was cloned, and is asked about."""
+    """True for a server of the user's own file. A workspace's file comes with whatever was cloned, and needs an approval."""
     target: ServerProgram | ServerEndpoint
     shown: dict[str, Any]
-    """For people to judge by."""
+    """The form that users are shown for their decision."""
     secrets: tuple[str, ...] = ()
-    """Values that must not turn up in a message."""
+    """Values that must not appear in a message."""
 
     def __repr__(self) -> str:
         return f"ServerConfig({self.name!r}, trusted={self.trusted})"
 
     @property
     def subject(self) -> str:
-        """What an approval is bound to: the words that people see, and a digest of exactly what they come to."""
+        """The subject of an approval: the text that users see, and a digest of exactly what it expands to."""
         exact: list[Any]
         match self.target:
             case ServerProgram(argv, env, cwd):
@@ -94,7 +95,7 @@ class ServerConfig(Struct, frozen=True):
 def configure_server(
     name: str, entry: ServerEntry, *, trusted: bool, file: str, workspace: str, variables: Mapping[str, str]
 ) -> ServerConfig | None:
-    """From an entry to a server; `None` when it is switched off. Raises `Invalid` or `expand.CannotExpand`."""
+    """Makes a server of an entry; returns `None` when it is disabled. Raises `InvalidServerEntry` or `ExpansionError`."""
     if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
         raise InvalidServerEntry(f"a name has 1 to {LONGEST_NAME} printable characters")
     if entry.disabled:
@@ -118,13 +119,13 @@ def configure_server(
 
 
 def find_literal_secret(entry: ServerEntry, redactor: redact.Redactor) -> str | None:
-    """The part of an entry that holds a secret itself, where a `${VAR}` should stand; None when there is none."""
+    """Returns the part of an entry that contains a secret itself instead of a `${VAR}`; None when there is none."""
     for variable, value in entry.env.items():
         named = names.classify_name(variable) is not None and redactor.redact_value({variable: value})[variable] != value
         if redactor.redact_text(value) != value or (named and not names.is_reference(value)):
             return f"env.{variable}"
     for header, value in entry.headers.items():
-        # As where they are shown: what names no variable is taken for a secret.
+        # This is the same rule as for display: a value that refers to no variable counts as a secret.
         if redactor.redact_text(value) != value or not list_variables(value):
             return f"headers.{header}"
     argv = (entry.command or "", *entry.args)
@@ -180,7 +181,7 @@ def _make_program(entry: ServerEntry, workspace: str, variables: Mapping[str, st
 
 
 def _format_command(argv: tuple[str, ...]) -> str:
-    """As a person decides about it: behind a mark is one literal, whatever flag it follows."""
+    """Formats the command for the user's decision: a redaction mark hides one literal, whatever flag it follows."""
     redactor = redact.Redactor()
     hidden = set(_find_flag_values(argv))
     return " ".join(
@@ -200,13 +201,13 @@ def _format_url(url: str) -> str:
 
 
 def _format_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """A header's value is a secret more often than not; but that a variable goes out in it, people must see."""
+    """Hides the values: most headers are secrets. But users must see that a variable is sent in one."""
     redactor = redact.Redactor()
     return {header: redactor.redact_text(value) if list_variables(value) else redact.MARK for header, value in headers.items()}
 
 
 def _find_flag_values(argv: tuple[str, ...]) -> Iterator[int]:
-    """Where a secret stands alone behind the flag that names it, as in `--api-key VALUE`."""
+    """Yields the positions of secrets that follow the flag that names them, as in `--api-key VALUE`."""
     for index, part in enumerate(argv[:-1], start=1):
         if part.startswith("-") and "=" not in part and names.classify_name(part) is not None:
             yield index
@@ -223,12 +224,12 @@ def _iterate_own_secrets(target: ServerProgram | ServerEndpoint) -> Iterator[str
             yield parts.password or ""
             yield from (value for name, value in parse_qsl(parts.query) if names.classify_name(name) is not None)
             for value in headers.values():
-                # `Bearer TOKEN`: the token alone may be quoted too.
+                # `Bearer TOKEN`: a message may also quote the token alone.
                 yield from (value, *value.split()[1:])
 
 
 def _iterate_referred_secrets(entry: ServerEntry, variables: Mapping[str, str]) -> Iterator[str]:
-    """What was kept out of the file, under a name that says why."""
+    """Yields the values that were kept out of the file, in variables whose names mark them as secrets."""
     texts = (entry.command or "", *entry.args, *entry.env.values(), entry.url or "", *entry.headers.values())
     for variable in frozenset().union(*map(list_variables, texts)):
         if names.classify_name(variable) is not None:
@@ -237,7 +238,7 @@ def _iterate_referred_secrets(entry: ServerEntry, variables: Mapping[str, str]) 
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _LONGEST = 64 * 1024
-"""What one text may come to: a short file can name a long variable many times."""
+"""The longest result of one text: a short file can name a long variable many times."""
 
 
 class ExpansionError(ValueError):
@@ -245,7 +246,7 @@ class ExpansionError(ValueError):
 
 
 def expand_variables(text: str, variables: Mapping[str, str]) -> str:
-    """The text with its variables filled in. What is no such variable stays as it stands."""
+    """Returns the text with its variables expanded. Any other text stays unchanged."""
     pieces: list[str] = []
     length = end = 0
     for variable in _VARIABLE.finditer(text):
@@ -260,14 +261,14 @@ def expand_variables(text: str, variables: Mapping[str, str]) -> str:
 
 
 def list_variables(text: str) -> frozenset[str]:
-    """The variables that a text refers to."""
+    """Returns the variables that a text refers to."""
     return frozenset(variable[1] for variable in _VARIABLE.finditer(text))
 
 
 def _get_value(variable: re.Match[str], variables: Mapping[str, str]) -> str:
     name, default = variable.groups()
     if default is not None:
-        # As in a shell: `:-` also stands in for what is set but empty.
+        # Like in a shell, `:-` also replaces a value that is set but empty.
         return variables.get(name) or default
     try:
         return variables[name]

@@ -1,6 +1,6 @@
-"""The files that name MCP servers: `.mcp.json` in the workspace and the user's own `mcp.json`. Read again for every run.
+"""Reads the files that configure MCP servers: `.mcp.json` in the workspace and the user's own `mcp.json`, again for every run.
 
-A bad file or entry becomes a sentence for people and is skipped, never fatal. These calls block and belong on a thread.
+A bad file or entry becomes a sentence for people and is skipped; it is never fatal. These calls block and belong on a thread.
 """
 
 import os
@@ -20,23 +20,23 @@ from switchtower.tools.mcp import config
 WORKSPACE_FILE = ".mcp.json"
 MOST_BYTES = 256 * 1024
 MOST_SERVERS = 32
-"""In one file."""
+"""The most servers in one file."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class FoundServers(Struct, frozen=True):
     servers: tuple[config.ServerConfig, ...] = ()
     problems: tuple[str, ...] = ()
-    """Why an entry or a file was skipped."""
+    """The reasons why an entry or a file was skipped."""
 
 
 class SessionServers(Struct, frozen=True):
-    """Servers that a session brings along, beside those of the files. Read before, from this file."""
+    """Servers that a session adds to those of the files. They were read from this file before."""
 
     entries: Mapping[str, Any]
     file: str
     trusted: bool
-    """As of `ServerConfig`."""
+    """The same as in `ServerConfig`."""
 
 
 def find_servers(
@@ -47,8 +47,9 @@ def find_servers(
     *,
     trusted: bool = True,
 ) -> FoundServers:
-    """All servers for this workspace, of which those that it names itself only when it is `trusted`. The user's own win over
-    the workspace's of the same name, and what the session brings along over what is there for every session."""
+    """Returns all servers for this workspace; its own ones only when it is `trusted`. The user's servers take precedence over the
+    workspace's of the same name, and the session's servers over those of the files.
+    """
     own = FoundServers()
     if user_file is not None:
         own = _read_servers(str(user_file), partial(_read_user_file, user_file), workspace, variables, trusted=True)
@@ -118,7 +119,7 @@ def _parse_entries(content: bytes) -> dict[str, Any]:
 
 
 def _read_workspace_file(workspace: str) -> bytes | None:
-    """Through the wall around the workspace: a link that leads out is not followed."""
+    """Reads through `scope`: a link that leads out of the workspace is not followed."""
     try:
         with scope.locate(workspace, WORKSPACE_FILE) as place:
             file, _ = scope.open_to_read(place)

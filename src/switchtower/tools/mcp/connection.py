@@ -1,12 +1,11 @@
-"""One connection to one MCP server, from its start to its end. A single task of ours enters and leaves the SDK's client, as
-that demands; everybody else only asks for calls.
+"""One connection to one MCP server, from its start to its end. A single task enters and leaves the SDK's client, as the SDK
+requires; all other tasks only request calls.
 
-A connection that has ended stays ended: who wants another makes one. Why it ended can be read from it.
+A connection that has ended stays ended; a caller that needs another makes one. The reason of the end is kept.
 
-The official SDK, loaded when the first server is wanted: that takes about a second, so it happens on a thread.
-
-Its own log is silenced. It quotes what servers say and where they are, tokens in addresses included; what people need to know
-is reported by this room instead."""
+The official SDK is imported with the first server: that takes about a second, so it happens on a thread. Its own log is silenced.
+It quotes servers' messages and addresses, including tokens in addresses; this package reports what people need to know instead.
+"""
 
 import asyncio
 import importlib
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
 
 
 _GOODBYE = 5.0
-"""For last words over HTTP. A process takes the time that it takes to end it."""
+"""The seconds for the final messages over HTTP. A process is waited for until it has ended."""
 _EXPLANATION = 5.0
-"""How long a call waits to learn why the server died under it."""
+"""The seconds that a call waits for the reason why the server died during it."""
 _MOST_PROGRESS = 32
 _LONGEST_PROGRESS = 1000
 
@@ -37,15 +36,15 @@ CallProgressCallback = Callable[[str], Awaitable[None]]
 
 
 class McpConnectionEnded(Exception):
-    """The connection is over or never came about."""
+    """The connection is over or was never established."""
 
     def __init__(self, why: failures.FailureReason, *, by_itself: bool = False, unheard: bool = False) -> None:
         super().__init__(why.text)
         self.reason = why
         self.was_not_sent = unheard
-        """The server has certainly not acted on the call: it may be made again."""
+        """The server has certainly not acted on the call: it may be retried."""
         self.by_itself = by_itself
-        """A process that was there and left: another one may stay."""
+        """The process was running and exited by itself: another one may stay."""
 
 
 class McpTimedOut(Exception):
@@ -53,11 +52,11 @@ class McpTimedOut(Exception):
 
 
 class McpCallRefused(Exception):
-    """The server answered with an error of the protocol, or with what is no answer at all."""
+    """The server answered with an error of the protocol, or with an invalid answer."""
 
 
 class McpConnection:
-    """Begins to connect as soon as it is made."""
+    """Starts to connect as soon as it is made."""
 
     def __init__(
         self,
@@ -67,24 +66,25 @@ class McpConnection:
         start_process: Callable[[], process.ServerProcess] | None,
         handshake: bool,
     ) -> None:
-        """`start_process` is for a server that is a `Program`. With `handshake` only the versions of the protocol that
-        begin with one are tried."""
+        """`start_process` is for a server that is a `ServerProgram`. With `handshake` only the protocol versions that start with
+        a handshake are tried.
+        """
         self.listing = tool_list.ToolList()
         self.handshaken = False
-        """Whether the server speaks one of those."""
+        """True when the server uses one of those versions."""
         self.failure_reason: failures.FailureReason | None = None
-        """Why it ended by itself."""
+        """The reason why it ended by itself."""
         self._server = server
         self._workspace = workspace
         self._handshake = handshake
         self._explain = failures.FailureReasons(server)
         self._filter = message_filter.MessageFilter()
         self._settled = asyncio.Event()
-        """It is up, or will never be."""
+        """This is set when the connection is established, or never will be."""
         self._closed = asyncio.Event()
-        """It has ended, or should."""
+        """This is set when the connection has ended, or should end."""
         self._gone = False
-        """The server hung up."""
+        """The server closed the connection."""
         self._client: mcp.Client | None = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._start_process = start_process
@@ -96,7 +96,7 @@ class McpConnection:
         return self._client is not None and not self._closed.is_set()
 
     async def start(self, timeout_s: float) -> None:
-        """Returns when the server's tools are known. Otherwise raises `Ended`, and nothing is left of the server."""
+        """Returns when the server's tools are known. Otherwise raises `McpConnectionEnded`, and no part of the server is left."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._settled.wait()
@@ -112,7 +112,7 @@ class McpConnection:
             raise McpConnectionEnded(self._known_reason, by_itself=self._process is not None and self._gone)
 
     async def refresh(self, timeout_s: float) -> None:
-        """Asks for the tools again when they changed, or may have. Raises like `call`."""
+        """Fetches the tools again when they changed, or may have. Raises like `call`."""
         tells_of_changes = isinstance(self._server.target, config.ServerProgram)
         if self._filter.tools_changed or not tells_of_changes:
             self._filter.tools_changed = False
@@ -121,13 +121,15 @@ class McpConnection:
     async def call(
         self, tool: str, args: Mapping[str, Any], *, limit_s: float, tell: CallProgressCallback
     ) -> "mcp_types.CallToolResult":
-        """Raises `Ended`, `TimedOut` or `Refused`. A call that is given up is cancelled at the server, without waiting."""
+        """Raises `McpConnectionEnded`, `McpTimedOut` or `McpCallRefused`. An abandoned call is cancelled at the server, without
+        waiting.
+        """
         news = _CallProgress()
         calling = self._get_client().call_tool(tool, dict(args), progress_callback=news)
         return await self._wait_for_answer(calling, limit_s, progress=news, tell=tell)
 
     async def stop(self) -> None:
-        """Ends the connection, and the server when it is our process. Goes to its end even when cancelled."""
+        """Ends the connection, and the server when it is our process. It runs to its end even when cancelled."""
         await concurrency.run_to_completion(self._stop())
 
     async def _stop(self) -> None:
@@ -142,11 +144,11 @@ class McpConnection:
         try:
             if self._start_process is not None:
                 self._process = self._start_process()
-            # While the server gets ready, so do we.
+            # The SDK is imported while the server starts.
             await asyncio.to_thread(load_sdk)
             await self._serve_session()
         except Exception as error:
-            # A process that is gone explains more than what the SDK stumbled over.
+            # The end of the process explains more than the SDK's resulting error.
             if self._process is None or not self._gone:
                 self.failure_reason = self.failure_reason or self._explain.explain_error(error, self._process)
         finally:
@@ -193,14 +195,14 @@ class McpConnection:
         self._closed.set()
 
     async def _listen(self, client: "mcp.Client") -> None:
-        """Newer versions tell of changed tools only who asks; the screen then sees it go by."""
+        """Newer protocol versions report changed tools only to subscribers; the filter then sees the notification."""
         if self.handshaken or not isinstance(self._server.target, config.ServerProgram):
             return
         try:
             async with client.listen(tools_list_changed=True):
                 await self._closed.wait()
         except Exception:
-            return  # it does not offer that, or is gone
+            return  # the server does not support it, or has closed the connection
 
     async def _list_roots(self, context: object) -> "mcp_types.ListRootsResult":
         import mcp_types
@@ -221,7 +223,9 @@ class McpConnection:
         progress: "_CallProgress | None" = None,
         tell: CallProgressCallback = outcome.ignore_progress,
     ) -> T:
-        """In a task of its own: to give a call up means to tell the server, and nobody should wait for that."""
+        """Runs the call in a separate task: abandoning a call means notifying the server, and the caller should not wait for
+        that.
+        """
         progress = progress or _CallProgress()
         call = asyncio.create_task(asking)
         self._calls.add(call)
@@ -244,7 +248,7 @@ class McpConnection:
     def _forget(self, call: asyncio.Task[Any]) -> None:
         self._calls.discard(call)
         if not call.cancelled():
-            call.exception()  # seen, so that asyncio does not report it as forgotten
+            call.exception()  # retrieved, so that asyncio does not report it as never retrieved
 
     async def _get_outcome(self, call: asyncio.Task[T]) -> T:
         error = asyncio.CancelledError() if call.cancelled() else call.exception()
@@ -255,7 +259,7 @@ class McpConnection:
             self._closed.set()
             raise McpConnectionEnded(self.failure_reason, unheard=True) from None
         if self._closed.is_set() or (self._process is not None and self._process.input.broken):
-            # The owner is busy with cleaning up; when it is done it knows why.
+            # The owner task is cleaning up; when it is done, it knows the reason.
             await asyncio.wait({self._owner}, timeout=_EXPLANATION)
             raise McpConnectionEnded(self._known_reason) from None
         raise McpCallRefused(self._explain.explain_refusal(error)) from None
@@ -266,7 +270,7 @@ class McpConnection:
 
 
 class _CallProgress:
-    """Progress of one call. Of too much of it the oldest is dropped: it is for people to watch."""
+    """The progress of one call. When there is too much, the oldest is dropped: it is only for people to watch."""
 
     def __init__(self) -> None:
         self._texts: deque[str] = deque(maxlen=_MOST_PROGRESS)
@@ -291,11 +295,11 @@ class _CallProgress:
 
 
 _LOGGERS = ("mcp", "client", "httpx2", "httpcore2")
-"""`client` is the SDK's too."""
+"""`client` is a logger of the SDK too."""
 
 
 def load_sdk() -> None:
-    """Blocks; does nothing the second time."""
+    """Imports the SDK. It blocks; a second call does nothing."""
     for name in ("mcp", "mcp.client.streamable_http", "httpx2"):
         importlib.import_module(name)
     for name in _LOGGERS:

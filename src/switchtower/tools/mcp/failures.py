@@ -1,5 +1,5 @@
-"""Why a server did not start, ended or refused, in words for people: short, without secrets, and with a remedy where there is
-one. Each is the rest of a sentence that begins with the server.
+"""The reasons why a server did not start, ended or refused, as text for people: short, without secrets, and with a remedy where
+one is known. Each continues a sentence that starts with the server.
 """
 
 import signal
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 _LONGEST = 500
 _KEEP_ERROR_TEXT = 600
 _LOST_SESSION = "Session terminated"
-"""The SDK's words for a session that an HTTP server no longer knows."""
+"""The SDK's message for a session that an HTTP server no longer knows."""
 
 
 class FailureReason(Struct, frozen=True):
     text: str
     error_text: str = ""
-    """The last of what the server wrote where nobody reads. For people; a model needs only the text."""
+    """The end of the server's error output, for people; a model needs only the text."""
 
     @property
     def full_text(self) -> str:
@@ -41,7 +41,7 @@ class FailureReasons:
         self._redactor = redact.Redactor(server.secrets)
 
     def explain_error(self, error: Exception, of: "process.ServerProcess | None") -> FailureReason:
-        """Why it could not be started, or what broke the connection."""
+        """Explains why the server could not be started, or what broke the connection."""
         import mcp
 
         while isinstance(error, ExceptionGroup):
@@ -66,7 +66,7 @@ class FailureReasons:
                 return self.make_reason(f"ended with exit code {code}", of)
 
     def explain_refusal(self, error: BaseException) -> str:
-        """What a server answered instead of a result. Its own words when it has some."""
+        """Returns the server's error instead of a result, in its own words when it has some."""
         import mcp
 
         if isinstance(error, mcp.MCPError):

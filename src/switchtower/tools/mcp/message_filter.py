@@ -1,8 +1,8 @@
-"""What of a server's messages gets through to the SDK, on either transport. The SDK starts a task for every message and
-checks every listing whole: a hostile server would have us drown in them.
+"""Filters a server's messages before they reach the SDK, on either transport. The SDK starts a task for every message and
+validates every listing completely: a hostile server could overload the daemon.
 
-Let through: answers; and at a moderate rate requests, while few are open, and the notifications that mean something to us.
-The rest is dropped, and a server that sends much of it is read more slowly. That its tools changed is noted here.
+It passes answers and, at a moderate rate, requests, while few are open, and the notifications that we handle. The rest is
+dropped, and a server that sends much of it is read more slowly. Changes of the tools are noted here.
 """
 
 import asyncio
@@ -76,7 +76,9 @@ class MessageFilter:
                 self._unanswered_by_it.discard(given_up)
 
     def match_requests(self, too_long: bytes) -> frozenset[int | str]:
-        """Which of our requests an answer belongs to of which only the two ends are known: all, when it does not say."""
+        """Returns the requests that an overlong answer, of which only both ends are known, may belong to: all, when it has no
+        id.
+        """
         if _IS_NO_ANSWER.match(too_long):
             return frozenset()
         if (found := _ID_IN_FRONT.match(too_long) or _ID_BEHIND.search(too_long)) is not None:
@@ -84,7 +86,7 @@ class MessageFilter:
         return frozenset(self._unanswered_by_it)
 
     async def throttle(self) -> None:
-        """Between two messages: gives way to everybody else, and slows a flood down."""
+        """Yields to other tasks between two messages, and slows a flood down."""
         if self._dropped >= _DROPPED_A_BREATH:
             self._dropped = 0
             await asyncio.sleep(_BREATH)
@@ -102,7 +104,7 @@ class MessageFilter:
 
 
 class FilteredReader:
-    """The SDK's read stream, with a screen before it. `over` is called when the stream has ended."""
+    """The SDK's read stream behind the filter. `over` is called when the stream has ended."""
 
     def __init__(self, inner: Any, screen: MessageFilter, over: Callable[[], None]) -> None:
         self._inner = inner
@@ -117,7 +119,7 @@ class FilteredReader:
                 self._over()
                 raise
             await self._filter.throttle()
-            # What a transport could not parse is nothing to us either.
+            # A message that a transport could not parse is dropped too.
             if not isinstance(item, Exception) and self._filter.is_allowed(item.message):
                 return item
 
@@ -143,7 +145,7 @@ class FilteredReader:
 
 
 class FilteredWriter:
-    """The SDK's write stream; the screen learns from it which requests are open."""
+    """The SDK's write stream; the filter learns from it which requests are open."""
 
     def __init__(self, inner: Any, screen: MessageFilter) -> None:
         self._inner = inner
@@ -164,8 +166,9 @@ class FilteredWriter:
 
 
 def _trim_listing(result: dict[str, Any]) -> None:
-    """Takes from a listing of tools what we would not use: too many, those that are no tools, and schemas of results. The
-    SDK would judge each result by those, and one hostile pattern in a schema holds up the daemon for hours."""
+    """Removes from a listing what we would not use: excess tools, invalid tools, and schemas of results. The SDK would validate
+    each result with those, and one hostile pattern in a schema blocks the daemon for hours.
+    """
     tools = result.get("tools")
     if isinstance(tools, list):
         usable = [tool for tool in tools if _is_usable(tool)]

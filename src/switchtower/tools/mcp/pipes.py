@@ -1,5 +1,5 @@
-"""The pipes of a server's process. Bounded on every side: a line has a longest length, what is read waits to be used before
-more is read, what is to be sent waits for room, and of an error stream only the two ends are kept.
+"""The pipes of a server's process. They are bounded on every side: a line has a maximum length, lines must be consumed before
+more is read, a write waits for space, and only both ends of the error stream are kept.
 """
 
 import asyncio
@@ -11,20 +11,20 @@ from switchtower.tools import safe_text
 
 LONGEST_LINE = 8 * 1024 * 1024
 KEEP_OF_LONG = 4 * 1024
-"""Of a line that is too long: this much of its beginning and of its end."""
+"""The bytes that are kept of the start and of the end of an overlong line."""
 _CHUNK = 64 * 1024
 _MOST_UNSENT = 64 * 1024
 _KEEP_BYTES = 8 * 1024
 _BREATH = 0.02
-"""Between two full reads of an error stream: who floods it waits for us."""
+"""The seconds between two full reads of an error stream: a server that floods it has to wait."""
 
 
 class OverlongLine(bytes):
-    """The beginning and the end of a line that was too long to keep."""
+    """The start and the end of a line that was too long to keep."""
 
 
 class LineBuffer:
-    """Cuts a stream of bytes into lines."""
+    """Splits a stream of bytes into lines."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._longest = longest
@@ -71,7 +71,7 @@ class _Pipe:
             self._loop.add_reader(self._descriptor, read)
 
     def _read_chunk(self) -> bytes | None:
-        """What is there; nothing at the end of the stream; `None` when it has to be waited for."""
+        """Returns the available bytes; an empty value at the end of the stream; `None` when the caller has to wait."""
         try:
             return os.read(self._descriptor, _CHUNK)
         except BlockingIOError:
@@ -81,7 +81,7 @@ class _Pipe:
 
 
 class IncomingPipe(_Pipe):
-    """What the server says, line by line. More is read only when all that was read has been taken."""
+    """The server's output, line by line. More is read only when all lines have been taken."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
@@ -92,7 +92,7 @@ class IncomingPipe(_Pipe):
         self._no_more_comes = False
 
     async def read_line(self) -> bytes | None:
-        """The next line; `None` when there is none to come."""
+        """Returns the next line; `None` when there will be none."""
         while not self._ready and not self._over:
             if self._no_more_comes:
                 self._read()
@@ -103,12 +103,12 @@ class IncomingPipe(_Pipe):
         return self._ready.popleft() if self._ready else None
 
     def on_writer_exit(self) -> None:
-        """What is in the pipe now is the last of it, even if something that the writer started still holds it open."""
+        """Marks the current content of the pipe as the last, even if a process that the writer started still holds it open."""
         self._no_more_comes = True
         self._news.set()
 
     def discard(self) -> None:
-        """From now on nobody listens, but a writer must not get stuck."""
+        """Discards all further output, so that the writer does not block."""
         self._over = True
         self._news.set()
         self._watch(self._drop)
@@ -129,10 +129,10 @@ class IncomingPipe(_Pipe):
 
 
 class OutgoingPipe(_Pipe):
-    """What the server is told. A line that was begun is sent whole, whatever becomes of who wrote it."""
+    """The server's input. A started line is always sent completely, even when its writer is cancelled."""
 
     def __init__(self, descriptor: int, on_broken: Callable[[], None]) -> None:
-        """`on_broken` is called when the server has stopped listening, also while nobody waits for a write."""
+        """`on_broken` is called when the server has closed its input, even while no write waits."""
         super().__init__(descriptor)
         self._on_broken = on_broken
         self._unsent = bytearray()
@@ -140,7 +140,7 @@ class OutgoingPipe(_Pipe):
         self.broken = False
 
     async def write(self, line: bytes) -> None:
-        """Waits for room. Raises `BrokenPipeError` when the server takes no more."""
+        """Waits for space in the pipe. Raises `BrokenPipeError` when the server accepts no more."""
         while len(self._unsent) >= _MOST_UNSENT and not self.broken and not self._closed:
             self._room.clear()
             await self._room.wait()
@@ -173,7 +173,7 @@ class OutgoingPipe(_Pipe):
 
 
 class ErrorPipe(_Pipe):
-    """What the server writes for nobody in particular: its error stream, and lines that are no message."""
+    """The server's error stream, and output lines that are not messages."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
@@ -188,7 +188,7 @@ class ErrorPipe(_Pipe):
 
     def close(self) -> None:
         if not self._closed:
-            # What it said last may still be in the pipe, when the loop was too busy to read it.
+            # Its last output may still be in the pipe, when the loop was too busy to read it.
             self.add(self._read_chunk() or b"")
         super().close()
 

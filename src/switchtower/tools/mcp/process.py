@@ -1,7 +1,7 @@
-"""An MCP server's process: how it is started and how it ends. Knows nothing of what is said to it.
+"""The process of an MCP server: its start and its end. It knows nothing of the messages.
 
-It gets a session of its own and a mark in its environment, as a run's commands do, so that all it starts is found and ended
-with it, after a crash of the daemon too.
+The process gets its own session and a mark in its environment, as a run's commands do, so that every process it starts is found
+and ended with it, even after a crash of the daemon.
 """
 
 import asyncio
@@ -21,12 +21,14 @@ from switchtower.tools.processes import commands, marks, orphans, proc
 from switchtower.tools.sandboxes import launch
 
 DAEMON = "TOWER_DAEMON"
-"""In the environment of all that a daemon starts: whose it is."""
+"""The variable, in the environment of every process that a daemon starts, that identifies the daemon."""
 MARK_PREFIX = "mcp_"
 GRACE = 1.0
-"""For a server to leave once nobody talks to it any more, and again once it was told to."""
+"""The seconds for a server to exit once its input is closed, and again after SIGTERM."""
 _LAST_WAIT = 5.0
-"""For the killed to be gone: only one stuck in the kernel takes that long, and it dies on its way out."""
+"""The seconds for killed processes to disappear: only one that is stuck in the kernel takes that long, and it dies on its way
+out.
+"""
 _POLL = 0.02
 
 _INHERITED = frozenset(
@@ -38,8 +40,9 @@ _INHERITED_PREFIXES = ("LC_", "XDG_")
 
 
 def build_server_environment(around: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """What a server is started with: of the environment around us only what every program needs, and what its own entry
-    says. Keys and tokens reach a server only when its entry names them."""
+    """Returns a server's environment: of ours only what every program needs, and the variables of its own entry. Keys and tokens
+    reach a server only when its entry names them.
+    """
     inherited = {
         name: value for name, value in around.items() if name.upper() in _INHERITED or name.startswith(_INHERITED_PREFIXES)
     }
@@ -49,7 +52,9 @@ def build_server_environment(around: Mapping[str, str], own: Mapping[str, str]) 
 
 
 def find_program(command: str, *, cwd: str, env: Mapping[str, str]) -> str:
-    """Where the program is that a server's entry names. Raises `FileNotFoundError`, also for a folder that is not there."""
+    """Returns the path of the program that a server's entry names. Raises `FileNotFoundError`, also for a folder that does not
+    exist.
+    """
     if not Path(cwd).is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), cwd)
     found = shutil.which(Path(cwd) / command if "/" in command else command, path=env.get("PATH", os.defpath))
@@ -59,8 +64,9 @@ def find_program(command: str, *, cwd: str, env: Mapping[str, str]) -> str:
 
 
 def kill_leftovers(daemon_id: str) -> int:
-    """Kills the servers, and all they started, that a daemon of this id left behind when it was killed. Returns how many
-    processes there were. Blocks; to be called before the daemon starts servers of its own."""
+    """Kills the servers, and every process they started, that a daemon with this id left behind when it was killed. Returns the
+    number of processes. It blocks; call it before the daemon starts its own servers.
+    """
     assert daemon_id, "an empty id would match servers of nobody"
     ours = f"{DAEMON}={daemon_id}".encode()
     marked = f"{marks.RUN_VARIABLE}={MARK_PREFIX}".encode()
@@ -73,13 +79,14 @@ def kill_leftovers(daemon_id: str) -> int:
 
 
 def make_mark(session_id: str) -> marks.ProcessMark:
-    """One a process and not one a session, so that a server can be ended without its neighbours."""
+    """Makes one mark per process and not per session, so that a server can be ended without the others."""
     return marks.make_command_mark(f"{MARK_PREFIX}{session_id}_{secrets.token_hex(4)}")
 
 
 class ServerProcess:
-    """Raises `OSError` or `ValueError` when it cannot be started; `argv` bears the mark already. Whoever starts one awaits
-    its `end`."""
+    """Raises `OSError` or `ValueError` when it cannot be started; `argv` includes the mark already. The caller that starts one
+    awaits its `end`.
+    """
 
     def __init__(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], mark: marks.ProcessMark) -> None:
         self._run_id = mark.run_id
@@ -106,11 +113,11 @@ class ServerProcess:
             for descriptor in theirs:
                 os.close(descriptor)
         self.output = pipes.IncomingPipe(ours[1])
-        # One that does not listen any more is as good as gone; but what it said before is still heard.
+        # A server that no longer reads its input counts as ended; but its earlier output is still read.
         self.input = pipes.OutgoingPipe(ours[0], self.output.on_writer_exit)
         self.error_pipe = pipes.ErrorPipe(ours[2])
         self.exit_code: int | None = None
-        """How it ended by itself; `None` when it had to be told, or still runs."""
+        """The exit code when it ended by itself; `None` when it was stopped, or still runs."""
         self._was_signalled = False
         self._exited = asyncio.Event()
         self._pidfd = proc.open_pidfd(self._process.pid)
@@ -118,12 +125,15 @@ class ServerProcess:
             asyncio.get_running_loop().add_reader(self._pidfd, self._on_exit)
 
     async def end(self) -> None:
-        """Ends it and all that it started, politely first. Goes to its end even when cancelled."""
+        """Ends it and every process that it started: closes its input, then sends SIGTERM, then SIGKILL. It runs to its end even
+        when cancelled.
+        """
         await concurrency.run_to_completion(self._end())
 
     async def _end(self) -> None:
         try:
-            # The protocol's own goodbye is the end of the input. One that is stuck in writing would never come to read it.
+            # In the protocol, the end of the input asks a server to exit. A server that is blocked in a write would never read
+            # it.
             self.output.discard()
             self.input.close()
             await self._wait(GRACE)
@@ -140,7 +150,7 @@ class ServerProcess:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._pidfd is None and not self._exited.is_set():
-                    # Nobody tells when there is no pidfd.
+                    # Systems without pidfds send no notification.
                     if self._process.poll() is not None:
                         self._exited.set()
                     await asyncio.sleep(_POLL)
@@ -167,7 +177,7 @@ class ServerProcess:
             os.close(self._pidfd)
         for pipe in (self.input, self.output, self.error_pipe):
             pipe.close()
-        # Only now: until it is reaped, its pid, which is also its group's, cannot become anybody else's.
+        # The process is reaped only now: until then its pid, which is also its group's, cannot be reused.
         with suppress(subprocess.TimeoutExpired):
             exit_code = self._process.wait(timeout=_POLL)
             self.exit_code = None if self._was_signalled else exit_code
@@ -175,7 +185,7 @@ class ServerProcess:
 
 
 def _open_pipes() -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Our ends of the three pipes, and the server's."""
+    """Returns our ends of the three pipes, and the server's."""
     made: list[int] = []
     try:
         for _ in range(3):

@@ -1,7 +1,7 @@
-"""One configured server in one session: started when it is needed, started again when it died, stopped when it is idle.
+"""One configured server in one session: started when it is needed, restarted after it died, stopped when it is idle.
 
-All of that happens inside a call or at the beginning of a run, where there is somebody to tell. A server that died and that
-nobody needs stays down.
+All of that happens inside a call or at the start of a run, where a report reaches a client. A dead server that is not needed
+stays down.
 """
 
 import asyncio
@@ -27,21 +27,21 @@ TOOLS_LEFT_OUT = "MCP_TOOLS_LEFT_OUT"
 MOST_RESTARTS = 3
 RESTARTS_WITHIN = 300.0
 _FIRST_PAUSE = 0.25
-"""Before a server is started again; twice as long each further time."""
+"""The seconds before a server is restarted; they double each further time."""
 
 ChooseSandbox = Callable[[str], sandboxes.Sandbox]
 Report = Callable[[str, str], Awaitable[None]]
-"""Takes a code and a sentence for people."""
+"""Receives a code and a sentence for people."""
 
 
 class ServerLocation(Struct, frozen=True):
-    """Where a session's servers work."""
+    """The place where a session's servers work."""
 
     session_id: str
     workspace: str
     sandbox: str
     environment: Mapping[str, str]
-    """Around the daemon; a server is given a small part of it."""
+    """The daemon's environment; a server gets a small part of it."""
     choose_sandbox: ChooseSandbox
 
 
@@ -55,12 +55,12 @@ class McpServer:
     def __init__(self, configured: config.ServerConfig, place: ServerLocation, limits: ServerLimits, report: Report) -> None:
         self.config = configured
         self.report = report
-        """Of the run that is under way."""
+        """The report function of the active run."""
         self._place = place
         self._limits = limits
         self._lock = asyncio.Lock()
         self._connection: connection.McpConnection | None = None
-        """Also one that died, until it is replaced."""
+        """The current connection, even a dead one until it is replaced."""
         self._stopped = False
         self._leaving: set[asyncio.Task[None]] = set()
         self._handshake = False
@@ -72,11 +72,11 @@ class McpServer:
 
     @property
     def is_started(self) -> bool:
-        """It was started and is meant to be there, even if it has died since."""
+        """True when it was started and should be running, even if it has died since."""
         return self._connection is not None and not self._stopped
 
     async def prepare(self) -> tuple[tool_list.ListedTool, ...] | None:
-        """Its tools, at the beginning of a run; `None` when it cannot be had, which has been reported then."""
+        """Returns its tools at the start of a run; `None` when it is unavailable, which has then been reported."""
         async with self._lock:
             try:
                 return await self._prepare_tools()
@@ -89,7 +89,7 @@ class McpServer:
                 self._schedule_idle_stop()
 
     async def call(self, tool: str, args: Mapping[str, Any], tell: connection.CallProgressCallback) -> "mcp_types.CallToolResult":
-        """Raises `connection.Ended`, `TimedOut` or `Refused`."""
+        """Raises `connection.McpConnectionEnded`, `McpTimedOut` or `McpCallRefused`."""
         self._calls += 1
         try:
             try:
@@ -99,7 +99,7 @@ class McpServer:
                     raise
                 return await self._call(tool, args, tell)
         except connection.McpConnectionEnded as ended:
-            # Calls that ran side by side all learn of it; people need to hear it once.
+            # All concurrent calls fail with it; it is reported once.
             if not self._stopped and self._reported_loss is not self._connection:
                 self._reported_loss = self._connection
                 await self._report(FAILED, ended.reason.full_text)
@@ -132,7 +132,7 @@ class McpServer:
                 died_of = str(trouble)
                 await self._connection.stop()
         if self._connection is None or died_of is not None:
-            # A run is a person's wish, so it may always try once.
+            # A user started the run, so one attempt is always allowed.
             await self._start(counted=False)
         assert self._connection is not None
         found = self._connection.listing
@@ -155,7 +155,7 @@ class McpServer:
             return self._connection
 
     async def _start(self, *, counted: bool) -> connection.McpConnection:
-        """Tries until the time or the restarts are used up. Only a process that left by itself is tried again."""
+        """Retries until the time or the restarts are used up. Only a process that exited by itself is started again."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.start_s
         died_of = (self._connection.failure_reason if self._connection is not None else None) or failures.FailureReason("is gone")
@@ -168,11 +168,11 @@ class McpServer:
             except connection.McpConnectionEnded as ended:
                 if not ended.by_itself or loop.time() >= deadline:
                     raise
-                # Some older servers leave at any first word that is not the handshake's.
+                # Some older servers exit when the first message is not the handshake.
                 self._handshake = not self._handshake
                 died_of, counted = ended.reason, True
             except BaseException:
-                self._connection = None  # nobody waits for it any more
+                self._connection = None  # no call waits for it any more
                 raise
             else:
                 self._handshake = self._connection.handshaken
@@ -202,7 +202,7 @@ class McpServer:
         env = process.build_server_environment(self._place.environment, program.env)
         try:
             process.find_program(program.argv[0], cwd=program.cwd, env=env)
-            # The mark comes first: it is on everything from then on, the sandbox's guard too.
+            # The mark comes first, so that every later process has it, including the sandbox's guard.
             mark = process.make_mark(self._place.session_id)
             argv = marks.wrap_with_mark(self._wrap_in_sandbox(program.argv), mark)
         except OSError as error:
@@ -210,7 +210,7 @@ class McpServer:
         return partial(process.ServerProcess, argv, cwd=program.cwd, env=env, mark=mark)
 
     def _wrap_in_sandbox(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """A workspace's server runs inside the session's sandbox; the user's own runs as the user started it."""
+        """A workspace's server runs inside the session's sandbox; the user's own server runs without one."""
         if self.config.trusted or self._place.sandbox == "local":
             return argv
         try:
@@ -222,7 +222,7 @@ class McpServer:
         await self.report(code, f"the MCP server `{self.config.name}` {what}")
 
     def _schedule_idle_stop(self) -> None:
-        """From now on it is idle, unless something happens."""
+        """Starts the idle timer."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         if not self._stopped:
@@ -230,7 +230,7 @@ class McpServer:
 
     def _stop_in_background(self) -> None:
         if self._calls or self._lock.locked() or self._connection is None:
-            return  # whoever is at it calls `_rest` again
+            return  # the task that uses it schedules this again
         leaving = asyncio.create_task(self._connection.stop())
         self._connection = None
         self._leaving.add(leaving)

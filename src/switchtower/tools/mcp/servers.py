@@ -1,7 +1,8 @@
-"""All MCP servers of a daemon, by session. `tools_for` is asked at the beginning of each run and answers with whatever can be
-had: nothing that a file or a server does is ever fatal to a run.
+"""All MCP servers of a daemon, by session. `list_tools` is called at the start of each run and returns the available tools: no
+fault of a file or a server is ever fatal to a run.
 
-A server of the workspace's file is started only after a yes: the file came with whatever was cloned and may name any program.
+A server of the workspace's file is started only after an approval: the file came with whatever was cloned and may name any
+program.
 """
 
 import asyncio
@@ -32,11 +33,12 @@ class McpServers:
         learn_secret: Callable[[str], None] = lambda secret: None,
         trusts: Callable[[str], bool] = lambda workspace: True,
     ) -> None:
-        """`trusts` says whether the owner trusts a workspace, and so whether the servers that it names count. `environment` is
-        what `${VAR}` refers to and what servers are given a part of; with `TOWER_DAEMON` in it, what a
-        crash leaves behind is found by `kill_leftovers`. `reserved` are names that no tool of a server may take.
-        `choose_sandbox` goes from the name of a sandbox to the sandbox, for servers of the workspace's file.
-        `learn_secret` is told each secret that a server is given, so that it can be hidden wherever it turns up."""
+        """`trusts` returns whether the owner trusts a workspace, and so whether its servers count. `environment` is what `${VAR}`
+        refers to and what servers get a part of; with `TOWER_DAEMON` in it, `kill_leftovers` finds processes that a crash leaves
+        behind. `reserved` are names that no tool of a server may have. `choose_sandbox` returns the sandbox of a name, for
+        servers of the workspace's file. `learn_secret` gets each secret that a server is given, so that it can be redacted
+        everywhere.
+        """
         self._user_file = user_file
         self._environment = environment
         self._limits = server.ServerLimits(start_s=start_s, call_s=call_s, idle_s=idle_s)
@@ -57,9 +59,10 @@ class McpServers:
         report: server.Report,
         handed: config_files.SessionServers | None = None,
     ) -> tuple[registry.Tool, ...]:
-        """The tools of all servers that this workspace has, that were admitted and that are there. `admit` is asked about
-        servers of the workspace's file that do not run yet; `report` is told what went wrong, now and during the run.
-        `handed` are servers that the session brings along."""
+        """Returns the tools of all admitted and available servers of this workspace. `admit` is called for servers of the
+        workspace's file that do not run yet; `report` gets the failures, now and during the run. `handed` are servers that the
+        session adds.
+        """
         if self._closed:
             return ()
         environment = dict(self._environment())
@@ -75,13 +78,13 @@ class McpServers:
         return await session.list_tools(found, place, admit, report)
 
     async def end_session(self, session_id: str) -> None:
-        """Ends the session's servers. Goes to its end even when cancelled."""
+        """Ends the session's servers. It runs to its end even when cancelled."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             await concurrency.run_to_completion(session.end())
 
     async def close(self) -> None:
-        """Ends all servers. Goes to its end even when cancelled."""
+        """Ends all servers. It runs to its end even when cancelled."""
         self._closed = True
         sessions = [*self._sessions.values()]
         self._sessions.clear()
@@ -120,7 +123,7 @@ class _SessionMcpServers:
     async def _admit(
         self, configured: config.ServerConfig, place: server.ServerLocation, admit: Admit, report: server.Report
     ) -> server.McpServer | None:
-        """The server that may run, started or not."""
+        """Returns the server that may run, started or not."""
         known = self._servers.get(configured.name)
         if known is not None and known.is_started:
             known.report = report
@@ -142,12 +145,12 @@ class _SessionMcpServers:
         return [tools.McpTool(self._names.assign_name(of.config.name, one.name), one, of) for one in listed]
 
     async def _drop_all_but(self, wanted: Mapping[str, str]) -> None:
-        """Stops the servers that are no longer configured, or no longer in the same words."""
+        """Stops the servers that are no longer configured, or whose configuration has changed."""
         gone = [name for name, one in self._servers.items() if wanted.get(name) != one.config.subject]
         await _gather_all(self._servers.pop(name).stop() for name in gone)
 
     async def _report_problems(self, problems: Iterable[str], report: server.Report) -> None:
-        """Each once: a file stays as bad as it is until somebody mends it."""
+        """Reports each problem once: a bad file stays bad until the user fixes it."""
         problems = tuple(problems)
         self._reported.intersection_update(problems)
         for problem in problems:

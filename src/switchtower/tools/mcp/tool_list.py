@@ -1,12 +1,12 @@
-"""A server's list of tools, cut down to what an agent can use: so many, so long, and with a schema for an object.
+"""A server's list of tools, reduced to what an agent can use: limited in number and length, and with an object schema.
 
-All of it is the server's own word and goes to the model as such; whether a tool only reads is a hint that counts for nothing
-unless the server is the user's own.
+All of it is the server's own claim and goes to the model as such; the read-only hint counts only when the server is the user's
+own.
 
-The names under which a session's MCP tools are known: `{server}_{tool}`, in letters that every model provider takes.
-
-A name belongs to one tool for as long as the session lives, whichever servers come and go: a rule that was made for it
-never falls to another tool. Our own tools' names are taken from the start."""
+The tools of a session are named `{server}_{tool}`, in characters that every model provider accepts. A name belongs to one tool
+for the whole session, even when servers are added and removed: a rule for it never applies to another tool. The names of our own
+tools are reserved.
+"""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LONGEST_DESCRIPTION = 2_000
 LONGEST_SCHEMA = 32 * 1024
 LONGEST_LISTING = 256 * 1024
-"""All descriptions and schemas of one server together: a model reads them with every message."""
+"""The limit of all descriptions and schemas of one server together: a model reads them with every message."""
 LONGEST_NAME = 256
 _MOST_PAGES = 50
 
@@ -36,17 +36,17 @@ class ListedTool(Struct, frozen=True):
     description: str
     schema: dict[str, Any]
     reads_only: bool
-    """By its own account."""
+    """True when the server claims so."""
 
 
 class ToolList(Struct, frozen=True):
     tools: tuple[ListedTool, ...] = ()
     left_out: str = ""
-    """What people should know about tools that are missing."""
+    """A note for people about tools that were left out."""
 
 
 async def fetch_tools(client: "mcp.Client") -> ToolList:
-    """All pages, as far as they are of use. Takes as long as the server takes: the caller has the clock."""
+    """Fetches all pages, as far as they are useful. It takes as long as the server takes: the caller sets the time limit."""
     if client.server_capabilities.tools is None:
         return ToolList()
     found: dict[str, mcp_types.Tool] = {}

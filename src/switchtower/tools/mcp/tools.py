@@ -1,7 +1,8 @@
 """One tool of an MCP server, as an agent sees it. Whatever the server does, a call ends with an output.
 
-From a CallToolResult to a tool's output: the text that a model reads, and the result itself for the journal. Both are
-bounded; what is left out says so in its place."""
+A CallToolResult becomes the text that a model reads, and the result itself for the journal. Both are bounded; a note replaces
+each omitted part.
+"""
 
 import json
 from collections.abc import Mapping
@@ -25,13 +26,13 @@ class McpTool:
         self.name = name
         self.description = listed.description or f"`{listed.name}` of the MCP server `{of.config.name}`"
         self.schema = listed.schema
-        # The hint is the server's own word: it counts when the server is the user's own.
+        # The hint is the server's own claim: it counts when the server is the user's own.
         self.effect = outcome.ToolEffect.READ if listed.reads_only and of.config.trusted else outcome.ToolEffect.EXECUTE
         self._tool = listed.name
         self._server = of
 
     def check(self, args: Mapping[str, Any], context: outcome.ToolContext) -> None:
-        """Loosely: the server judges the rest."""
+        """Checks loosely: the server validates the rest."""
         try:
             length = len(json.dumps(dict(args)))
         except (TypeError, ValueError, RecursionError):
@@ -81,7 +82,7 @@ def convert_result(result: "mcp_types.CallToolResult") -> outcome.ToolOutput:
 
 
 def _read(part: dict[str, Any]) -> str:
-    """What a model reads of one part."""
+    """Returns the text that a model reads of one part."""
     match part:
         case {"type": "text", "text": str(text)}:
             return text
@@ -94,7 +95,7 @@ def _read(part: dict[str, Any]) -> str:
 
 
 def _describe_part(part: dict[str, Any]) -> str:
-    """A part in a few words."""
+    """Describes a part in a few words."""
     described = part.get("resource", part)
     words = [str(part.get("type")), *(str(described[key])[:200] for key in ("name", "uri", "mimeType") if key in described)]
     if (blob := described.get("data", described.get("blob"))) is not None:
@@ -108,7 +109,7 @@ def _format_structured(spelled: dict[str, Any]) -> str:
 
 
 def _limit_result(spelled: dict[str, Any]) -> dict[str, Any]:
-    """The result as a CallToolResult that a journal can hold."""
+    """Returns the result as a CallToolResult that a journal can store."""
     content: list[dict[str, Any]] = []
     room = LONGEST_RESULT
     for index, part in enumerate(spelled["content"]):

@@ -1,13 +1,13 @@
-"""The stdio transport: one JSON-RPC message a line, to and from a process of our own. Made for `mcp.Client`, in place of the
-SDK's, which would not let us bound a line or find what a server leaves behind.
+"""The transports for `mcp.Client`.
 
-A line that is no message is kept with the server's error output and otherwise ignored. An answer that is too long is
-replaced by an error to whoever asked.
+The stdio transport has one JSON-RPC message per line, to and from our own process. It replaces the SDK's, which cannot bound a
+line or find the processes that a server leaves behind. A line that is not a message is kept with the server's error output and
+otherwise ignored. An overlong answer is replaced by an error for the caller.
 
-The streamable HTTP transport: the SDK's own, over a client that bounds what it reads and that explains itself. A server
-that cannot be reached is an answer here, not the end of the connection: it may be back at the next call.
-
-Redirects are followed within the server's own origin only; that is the SDK's doing."""
+The streamable HTTP transport is the SDK's own, over a client that bounds its reads and explains failures. An unreachable server
+is an error answer here, not the end of the connection: it may be available at the next call. The SDK follows redirects within the
+server's own origin only.
+"""
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ TOO_LONG = f"the answer is longer than {pipes.LONGEST_LINE // 1024 // 1024} MiB"
 
 class StdioTransport:
     def __init__(self, server: process.ServerProcess, messages: message_filter.MessageFilter, over: Callable[[], None]) -> None:
-        """The process is the caller's, who started it and ends it."""
+        """The process belongs to the caller, which started it and ends it."""
         self._reader = message_filter.FilteredReader(_Reader(server, messages), messages, over)
         self._writer = message_filter.FilteredWriter(_Writer(server), messages)
 
@@ -35,7 +35,7 @@ class StdioTransport:
         return self._reader, self._writer
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """The streams are the SDK's to close."""
+        """The SDK closes the streams."""
 
 
 class _Reader:
@@ -86,15 +86,15 @@ class _Writer:
             raise anyio.BrokenResourceError from None
 
     async def aclose(self) -> None:
-        """The input is closed when the process is ended: the SDK's last words may still be on their way."""
+        """The input is closed when the process is ended: the SDK's final messages may still be pending."""
 
 
 LONGEST_ANSWER = 8 * 1024 * 1024
 _CONNECT_TIMEOUT = 10.0
 _READ_TIMEOUT = 300.0
-"""A call has its own, shorter limit; a stream of news may be silent for long."""
+"""A call has its own, shorter limit; an event stream may be silent for long."""
 UNREACHABLE = -32010
-"""The JSON-RPC code of the answers that we make up."""
+"""The JSON-RPC code of the error answers that we make."""
 
 
 class HttpTransport:
@@ -141,7 +141,7 @@ def _make_client(endpoint: config.ServerEndpoint) -> "httpx2.AsyncClient":
         async def aclose(self) -> None:
             await self._inner.aclose()
 
-    class Client(httpx2.AsyncClient):
+    class BoundedHttpClient(httpx2.AsyncClient):
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
             try:
                 response = await super().send(request, **options)
@@ -162,7 +162,7 @@ def _make_client(endpoint: config.ServerEndpoint) -> "httpx2.AsyncClient":
         return httpx2.Response(502, json=error, request=request)
 
     def _refusal(request: httpx2.Request, response: httpx2.Response) -> str | None:
-        """What the SDK would not explain. That a session or a method is not found, it understands by itself."""
+        """Returns an explanation that the SDK lacks. The SDK itself handles an unknown session or method."""
         if response.headers.get("content-encoding", "identity") != "identity":
             return "the server sent a compressed answer, which it was not asked for"
         status = response.status_code
@@ -175,4 +175,4 @@ def _make_client(endpoint: config.ServerEndpoint) -> "httpx2.AsyncClient":
         return str(response.headers.get("content-type", "")).lower()
 
     timeout = httpx2.Timeout(_CONNECT_TIMEOUT, read=_READ_TIMEOUT)
-    return Client(headers={"accept-encoding": "identity", **endpoint.headers}, timeout=timeout)
+    return BoundedHttpClient(headers={"accept-encoding": "identity", **endpoint.headers}, timeout=timeout)

@@ -1,7 +1,7 @@
-"""Programs that we run to look at something, such as git or ripgrep: chosen by us and never by a model, and short.
+"""Runs helper programs, such as git or ripgrep: they are short, and chosen by us, never by a model.
 
-They run on a thread and are read there. Whoever waits for them holds the leash and can end them from outside, together
-with all that they started. What a model asks to run belongs to `processes`.
+They run and are read on a thread. The caller holds a `CancelScope` and can end them from outside, together with every process
+that they started. Commands that a model requests belong to `commands`.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 
 class HelperCancelled(Exception):
-    """The leash was pulled: nobody waits for the answer any more."""
+    """The scope was cancelled: the caller no longer waits for the result."""
 
 
 class HelperProgram:
-    """One that is running, or has ended and been read to its end."""
+    """A helper program that is running, or has ended and been read to its end."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -43,22 +43,22 @@ class HelperProgram:
 
     @property
     def stdout(self) -> IO[bytes]:
-        """For a conversation. What only talks is read with `output`; never both."""
+        """The output stream for a dialogue. A program that only prints is read with `read_output`; never use both."""
         assert self._process.stdout is not None
         return self._process.stdout
 
     @property
     def exit_code(self) -> int:
-        """Waits for its end."""
+        """Waits for its end and returns its exit code."""
         return proc.wait_for_exit_code(self._process.pid)
 
     @property
     def error_text(self) -> str:
-        """The end of what it said on its error channel: the reason comes last."""
+        """The end of its error output: the reason comes last."""
         return self._complaint.decode(errors="replace").strip()
 
     def read_output(self) -> Iterator[bytes]:
-        """As it comes, to its end. The error channel is read beside it, so that neither waits for the other."""
+        """Yields the output until it ends. The error stream is read concurrently, so that neither blocks the other."""
         with selectors.DefaultSelector() as ready:
             for pipe in (self._process.stdout, self._process.stderr):
                 if pipe is not None:
@@ -85,14 +85,14 @@ class HelperProgram:
 
 class CancelScope:
     def __init__(self, run_id: str | None = None) -> None:
-        """With a run's id, its programs are found and ended after a crash of ours like any process of the run."""
+        """With a run's id, the programs are found and ended after a crash of the daemon like any process of the run."""
         self._mark = {orphans.MARKER: run_id} if run_id else {}
         self._lock = threading.Lock()
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._is_cancelled = False
 
     def raise_if_cancelled(self) -> None:
-        """Raises `Stopped` once the leash was pulled. For work that goes on for a while without a program."""
+        """Raises `HelperCancelled` once the scope was cancelled, for long work without a program."""
         if self._is_cancelled:
             raise HelperCancelled
 
@@ -106,7 +106,7 @@ class CancelScope:
         stdin: int | IO[bytes] = subprocess.DEVNULL,
         stderr: int = subprocess.PIPE,
     ) -> Iterator[HelperProgram]:
-        """Raises `OSError` when there is no such program. Whatever happens, it has ended afterwards."""
+        """Raises `OSError` when the program does not exist. The program has always ended afterwards."""
         with self._lock:
             self.raise_if_cancelled()
             process = subprocess.Popen(  # noqa: S603 - our own choice of program, and no shell
@@ -129,7 +129,7 @@ class CancelScope:
             program.end()
 
     def cancel(self) -> None:
-        """Ends what is running and lets nothing start any more. From any thread, as often as you like."""
+        """Ends the running programs and prevents new ones. It may be called from any thread, any number of times."""
         with self._lock:
             self._is_cancelled = True
             for process in self._processes:
@@ -137,8 +137,9 @@ class CancelScope:
 
 
 async def run_in_cancel_scope(run_id: str | None, work: Callable[[CancelScope], T], *, timeout_s: float = _END_TIMEOUT) -> T:
-    """Does the work on a thread. When this is cancelled, what the work was running is ended at once, and the work is waited
-    for a moment. Only a read from a disk that does not answer takes longer; such a thread is left to itself."""
+    """Does the work on a thread. When this is cancelled, the programs of the work are ended at once, and this waits for the work
+    briefly. Only a read from a disk that does not respond takes longer; such a thread is abandoned.
+    """
     leash = CancelScope(run_id)
     working = asyncio.create_task(concurrency.run_in_thread(work, leash))
     try:
@@ -153,7 +154,7 @@ async def run_in_cancel_scope(run_id: str | None, work: Callable[[CancelScope], 
 async def _wait_for_end(working: "asyncio.Task[T]", timeout_s: float) -> None:
     await asyncio.wait([working], timeout=timeout_s)
     if not working.cancel() and not working.cancelled():
-        working.exception()  # seen, so that asyncio does not report it as forgotten
+        working.exception()  # retrieved, so that asyncio does not report it as never retrieved
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -1,9 +1,10 @@
-"""What a command sees of the daemon's environment: all that makes programs work, and no keys.
+"""The environment of commands: the daemon's environment with everything that programs need, and without keys.
 
-Left out: the variables that the daemon's own keys come from, whatever has a secret's name, and the daemon's internals. Set:
-what every program without a person in front of it wants, so that none waits for an answer or shows a page at a time.
+It excludes the variables that hold the daemon's own keys, variables with a secret's name, and the daemon's internals. It sets
+variables for programs without a user, so that none waits for an answer or starts a pager.
 
-Where the programs are that we run ourselves, such as git. Never one of the current folder: that may be a workspace's."""
+The programs that we run ourselves, such as git, are found here too, but never in the current folder: that may be a workspace.
+"""
 
 import os
 import re
@@ -19,13 +20,13 @@ from switchtower.core.redact import names
 _INTERNAL_PREFIX = "TOWER_"
 _INTERNAL = frozenset({"PUSHD_SOCKET"})
 DAEMONS_SECRETS = frozenset({"JWT_SECRET", "ADMIN_PASSWORD_HASH", "HOST_TOKEN"})
-"""What lets people and hosts in."""
+"""The variables that authenticate users and hosts."""
 _SECRET_SETTINGS = frozenset({"TOWER_STORE", "TOWER_NOTIFY_WEBHOOK"})
-"""Settings that may hold a password or an address that is one."""
+"""Settings that may hold a password or a secret address."""
 _OUR_FOLDER = frozenset({"PWD", "OLDPWD"})
-"""Where the daemon is says nothing about where a command is."""
+"""The daemon's folder is irrelevant to a command."""
 _SECRET_TOO = re.compile(
-    # What redaction lets pass, because there the value can be looked at as well.
+    # Redaction lets these names pass, because it can inspect the value as well.
     r"(?:^|_)(?:AUTH|AUTH_CONFIG|CONNECTION_STRING|COOKIE|CREDS?|DSN|JWT|PASS|PAT|SAS|WEBHOOK|WEBHOOK_URL)$"
     r"|ACCESS_KEY_ID$|PRIVATE_KEY|^npm_config_.*auth",
     re.IGNORECASE,
@@ -48,21 +49,23 @@ _NON_INTERACTIVE = {
 _INTERACTIVE_VARIABLES = frozenset(
     {"SSH_ASKPASS", "GIT_ASKPASS", "SUDO_ASKPASS", "FORCE_COLOR", "CLICOLOR_FORCE", "GPG_TTY", "COLORTERM"}
 )
-"""Would open a window, or colour what is not shown on a terminal. Colour is off in a pipe as it is; `NO_COLOR` is left to
-the user, because some programs' tests behave differently under it."""
+"""These variables would open a window, or colour output that is not shown on a terminal. Colour is off in a pipe anyway;
+`NO_COLOR` is left to the user, because some programs' tests behave differently under it.
+"""
 
 
 @lru_cache(maxsize=1024)
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name is likely to hold a secret."""
+    """Returns whether a variable of this name is likely to hold a secret."""
     return names.classify_name(name) is not None or _SECRET_TOO.search(name) is not None
 
 
 def build_environment(
     around: Mapping[str, str], *, secret_variables: Iterable[str] = (), allowed: Iterable[str] = ()
 ) -> dict[str, str]:
-    """The environment for commands, made from the one around us. `secret_variables` are left out whatever their names look
-    like; `allowed` are passed on although they look like secrets or were named as such."""
+    """Returns the environment for commands, made from the given one. `secret_variables` are left out whatever their names look
+    like; `allowed` are kept although they look like secrets or were named as such.
+    """
     hidden = DAEMONS_SECRETS | frozenset(secret_variables)
     wanted = frozenset(allowed)
     passed = {
@@ -76,7 +79,7 @@ def build_environment(
 
 
 def is_internal(name: str) -> bool:
-    """Whether a variable is the daemon's own and nobody else's business."""
+    """Returns whether a variable is internal to the daemon."""
     return name.startswith(_INTERNAL_PREFIX) or name in _INTERNAL
 
 
@@ -89,7 +92,7 @@ _rules = EnvironmentRules()
 
 
 def configure(*, secret_variables: Iterable[str] = (), allowed: Iterable[str] = ()) -> None:
-    """Says, once at start, which variables hold the daemon's keys and which ones commands may see all the same."""
+    """Sets, once at start, which variables hold the daemon's keys and which of them commands may see anyway."""
     global _rules
     _rules = EnvironmentRules(frozenset(secret_variables), frozenset(allowed))
 
@@ -98,24 +101,25 @@ _withheld: dict[str, str] = {}
 
 
 def withhold_variables(secret_variables: Iterable[str] = ()) -> None:
-    """Takes the daemon's own keys out of the environment that every program inherits, once they have been read. They stay in
-    memory for those programs that are promised them: see `whole`."""
+    """Removes the daemon's own keys from the environment that every program inherits, once they have been read. They stay in
+    memory for those programs that need them: see `get_full_environment`.
+    """
     for name in (*DAEMONS_SECRETS, *_SECRET_SETTINGS, *secret_variables):
         if (value := os.environ.pop(name, None)) is not None:
             _withheld[name] = value
 
 
 def get_full_environment() -> dict[str, str]:
-    """The environment that the daemon was started with, keys included."""
+    """Returns the environment that the daemon was started with, keys included."""
     return {**os.environ, **_withheld}
 
 
 def current_environment() -> dict[str, str]:
-    """What commands get when nobody says otherwise."""
+    """Returns the default environment of commands."""
     return build_environment(get_full_environment(), secret_variables=_rules.secret_variables, allowed=_rules.allowed)
 
 
 def find_program(program: str) -> str | None:
-    """Its whole path; `None` when it is not installed. A search path may have `.` in it, which is passed over."""
+    """Returns the program's full path; `None` when it is not installed. A `.` in the search path is ignored."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return shutil.which(program, path=os.pathsep.join(folder for folder in folders if PurePath(folder).is_absolute()))

@@ -1,9 +1,9 @@
-"""Programs and shell commands in a workspace. Each gets a session of its own, marks that tell whose it is, nothing to read,
-and one pipe for what it writes, or two when its errors are wanted apart; only the beginning and the end are kept in memory.
+"""Runs programs and shell commands in a workspace. Each gets its own session, marks that identify its run, an empty input, and
+one pipe for its output, or two when its errors are separate; only the start and the end of the output are kept in memory.
 
-When a command is cancelled or takes too long, all that it started goes with it before this room returns or raises. What it
-leaves in the background after a normal end may live on for the run's next commands, unless its sandbox ends with it;
-`end_run` ends it. Whoever runs something for a run calls `end_run` when the run is over.
+When a command is cancelled or takes too long, every process that it started is ended before the call returns or raises.
+Background processes that it leaves after a normal end may live on for the run's next commands, unless its sandbox ends with it;
+`end_run` ends them. A caller that runs a command for a run calls `end_run` when the run is over.
 """
 
 import asyncio
@@ -30,26 +30,28 @@ become_subreaper = orphans.become_subreaper
 
 KEEP_BYTES = 64 * 1024
 GRACE = 1.0
-"""Between the polite signal and the final one."""
+"""The seconds between SIGTERM and SIGKILL."""
 _LAST_WAIT = 5.0
-"""For the killed to be gone: only one stuck in the kernel takes that long, and it dies on its way out."""
+"""The seconds for killed processes to disappear: only one that is stuck in the kernel takes that long, and it dies on its way
+out.
+"""
 _POLL = 0.02
 
 
 class FinishedCommand(Struct, frozen=True):
-    """How a command ended. A death by signal counts as 128 + its number, as shells have it."""
+    """The result of a command. A death by signal counts as 128 + its number, as in shells."""
 
     exit_code: int
     output: str
     timed_out: bool
     left_running: bool
-    """Something in the background still held the pipe when the shell had ended."""
+    """A background process still held the pipe when the shell had ended."""
     output_bytes: int = 0
-    """How much it put out in all."""
+    """The total size of the output."""
     spilled_bytes: int = 0
-    """How much of that is in the file given as `spill`; 0 when `output` has it all."""
+    """The size of the part in the file given as `spill`; 0 when `output` has all of it."""
     errors: str = ""
-    """What it wrote as errors, when that was wanted apart. Otherwise it is in `output`."""
+    """The error output, when it is separate. Otherwise it is in `output`."""
     errors_bytes: int = 0
 
 
@@ -69,17 +71,17 @@ async def run_command(
     errors_apart: bool = False,
     is_client: bool = False,
 ) -> FinishedCommand:
-    """Runs a command to its end: a text in a shell, a row of words as a program and its arguments. Raises `OSError` or
-    `ValueError` when it cannot even be started, and `SandboxUnavailable` when the sandbox cannot be built around the workspace.
+    """Runs a command to its end: a string in a shell, a sequence as a program and its arguments. Raises `OSError` or `ValueError`
+    when it cannot be started, and `SandboxUnavailable` when the sandbox cannot be built around the workspace.
 
-    - `workspace` is what can be written in a sandbox; it is `cwd` unless given.
-    - `environment` replaces what commands see by default; the marks and git's overrides are added to either.
-    - `on_output` is told each piece as it comes, on the event loop. When it returns an awaitable, nothing more is read until
-      that is done, and a program that writes on has to wait.
-    - `spill` is a descriptor open for writing, into which all output goes once it is more than `keep_bytes`. It stays empty
-      otherwise. It is written to for as long as this runs and never closed here.
-    - `errors_apart` keeps what goes to the error channel by itself, as much of it as of the rest. How the two were mixed is
-      then unknown; the listener is told both, and only the rest is spilled.
+    - `workspace` is the folder that a sandbox makes writable; the default is `cwd`.
+    - `environment` replaces the default environment of commands; the marks and git's overrides are added to either.
+    - `on_output` gets each piece of output, on the event loop. When it returns an awaitable, nothing more is read until that is
+      done, and a program that continues to write has to wait.
+    - `spill` is a descriptor open for writing. All output is written to it once it is more than `keep_bytes`; otherwise the file
+      stays empty. It is used for as long as this runs and never closed here.
+    - `errors_apart` keeps the error output separate, with the same limits. The order between the two streams is then unknown; the
+      listener gets both, and only the normal output is spilled.
     - `is_client`: the program is a client of the daemon and acts for the user who started this process. It gets no number:
       the daemon would take it for a number that a process of a run has changed. The variables still mark it.
     """
@@ -110,7 +112,7 @@ async def run_command(
         raise
     finally:
         if not ended:
-            # The event loop is going down and has cancelled the cleaning too.
+            # The event loop is shutting down and has cancelled the cleanup too.
             running.kill_group(signal.SIGKILL)
             kill_marked(run_id)
         for channel in (heard, *heard_apart):
@@ -136,7 +138,7 @@ def _describe_set_aside(set_aside: Sequence[str]) -> str:
 
 
 async def end_run(run_id: str, *, grace_s: float = GRACE) -> None:
-    """Ends whatever processes the run still has, politely first. Goes to its end even when cancelled."""
+    """Ends the run's remaining processes, with SIGTERM first. It runs to its end even when cancelled."""
     await concurrency.run_to_completion(_end_run(run_id, grace_s))
 
 
@@ -157,14 +159,14 @@ def _spawn(
     errors_apart: bool,
     is_client: bool,
 ) -> tuple[subprocess.Popen[bytes], list[int]]:
-    """The process and the read ends of its pipes: its output, and its errors when they are wanted apart."""
+    """Returns the process and the read ends of its pipes: its output, and its errors when they are separate."""
     variables = {
         **(command_environment.current_environment() if given is None else given),
         "PWD": cwd,
         **mark.environment_variables(),
     }
     check_program(argv, cwd, variables)
-    # The mark first: it is on everything from then on, the sandbox's guard too.
+    # The mark comes first, so that every later process has it, including the sandbox's guard.
     inside = sandbox.wrap(argv, workspace)
     wrapped = inside if is_client else marks.wrap_with_mark(inside, mark)
     orphans.register_run(mark.run_id)
@@ -194,7 +196,7 @@ def _spawn(
 
 
 def check_program(argv: Sequence[str], cwd: str, variables: Mapping[str, str]) -> None:
-    """What is started first is not the program itself, so nobody else would tell that there is none."""
+    """The first process is not the program itself, so its absence would not be reported otherwise."""
     if not argv:
         raise ValueError("there is no program to run")
     program = str(Path(cwd, argv[0])) if "/" in argv[0] else argv[0]
@@ -213,7 +215,7 @@ class _RunningCommand:
         self._pidfd = proc.open_pidfd(process.pid)
 
     async def wait_for_exit(self) -> None:
-        """Waits for the process to end, without reaping it where the system can."""
+        """Waits for the process to end, without reaping it where the system supports that."""
         if self._pidfd is not None:
             await wait_for_all([self._pidfd])
             return
@@ -225,7 +227,7 @@ class _RunningCommand:
         try:
             await asyncio.to_thread(strays.refresh)
             if self._has_guard:
-                # The guard itself is not told: its end would leave nobody inside the time to clean up.
+                # The guard itself gets no signal: its end would leave the processes inside no time to clean up.
                 await terminate_gracefully(self._mark, self._grace_s, except_pid=self._process.pid)
             else:
                 self.kill_group(signal.SIGTERM)
@@ -246,7 +248,7 @@ class _RunningCommand:
                 os.killpg(self._process.pid, number)
 
     def reap(self) -> int:
-        """Only at the very end: until then its pid, which is also the group's, cannot become anybody else's."""
+        """Must be called at the very end: until then its pid, which is also the group's, cannot be reused."""
         if self._pidfd is not None:
             os.close(self._pidfd)
         try:
@@ -270,9 +272,10 @@ async def terminate_gracefully(
     unaffected_pid: int | None = None,
     tell: Callable[[Mapping[int, int]], None] = _send_sigterm,
 ) -> None:
-    """Tells the processes to stop and gives them time, with what they start meanwhile. Who is excepted is not told: at a
-    second signal some programs drop their cleaning up. `unaffected_pid` gets no signal and is not waited for. `tell` gets them as
-    pid → pidfd, and is called once."""
+    """Signals the processes to stop and gives them time, with those that they start meanwhile. Excepted ones get no signal: at a
+    second signal some programs abandon their cleanup. `unaffected_pid` gets no signal and is not waited for. `tell` gets the
+    processes as pid → pidfd, and is called once.
+    """
     is_told = False
     with suppress(TimeoutError):
         async with asyncio.timeout(grace_s):
@@ -297,7 +300,7 @@ async def terminate_gracefully(
 
 
 async def wait_for_all(pidfds: Collection[int]) -> None:
-    """Waits for the end of these. Only one may wait on the same pidfd."""
+    """Waits for the end of these processes. Only one task may wait on the same pidfd."""
     loop = asyncio.get_running_loop()
     waiting = set(pidfds)
     nobody_left = asyncio.Event()

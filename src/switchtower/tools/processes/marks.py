@@ -1,12 +1,12 @@
-"""What tells a run's processes from all others, wherever they went. Two marks, both inherited by whatever a process starts,
-both readable from outside, and both following from the run's id alone, so that they serve after a daemon's death too:
+"""Marks that distinguish a run's processes from all others, wherever they are. There are two marks, both inherited by child
+processes, both readable from outside, and both derived from the run's id alone, so that they work even after the daemon has died:
 
 - variables in the environment, which a program can drop (`env -i`);
 - a number for a resource limit that limits nothing. No program resets it by accident, and only a privileged one can raise
-  it. A program can lower it on purpose; `adoption` is for those.
+  it. A program can lower it on purpose; `orphans` handles those.
 
-The number is set before the program begins, so there is no moment at which it could start something unmarked. A daemon
-that is itself part of another daemon's run finds the first limit taken and uses the next: its processes carry both marks.
+The number is set before the program starts, so there is no moment at which it could start an unmarked process. A daemon that is
+itself part of another daemon's run finds the first limit taken and uses the next: its processes carry both marks.
 """
 
 import hashlib
@@ -30,19 +30,19 @@ _COMMANDS = 100_000
 _RUN_DIGITS = 13
 _FIRST_MARK = 7 * 10**18
 UNCLAIMED = 8 * 10**18
-"""Above all marks, so that it can be lowered to any: what a daemon gives itself, and what it starts for itself inherits."""
+"""A number above all marks, so that it can be lowered to any: the daemon sets it for itself, and its own helpers inherit it."""
 
 log = logging.getLogger(__name__)
 
 
 class ProcessMark(Struct, frozen=True):
-    """One command of a run, or all of the run when `command` is None."""
+    """The mark of one command of a run, or of the whole run when `command` is None."""
 
     run_id: str
     command: int | None = None
 
     def make_number(self) -> int:
-        """Nineteen digits: a seven, thirteen that follow from the run's id, five for the command."""
+        """Returns nineteen digits: a seven, thirteen that follow from the run's id, five for the command."""
         assert self.command is not None
         return int(f"{self.make_run_digits()}{self.command:05}")
 
@@ -59,17 +59,17 @@ class ProcessMark(Struct, frozen=True):
         return MarkSignature(f" {self.make_number()} ".encode(), in_environment)
 
     def is_number(self, number: int) -> bool:
-        """Whether a process with this number carries the mark of the run."""
+        """Returns whether a process with this number carries the mark of the run."""
         return number // _COMMANDS == int(self.make_run_digits())
 
     def make_run_digits(self) -> str:
-        """How the numbers of all commands of the run begin."""
+        """Returns the common first digits of the numbers of all commands of the run."""
         digest = hashlib.blake2b(self.run_id.encode(errors="surrogatepass"), digest_size=8).digest()
         return f"7{int.from_bytes(digest) % 10**_RUN_DIGITS:0{_RUN_DIGITS}}"
 
 
 class MarkSignature(Struct, frozen=True):
-    """A mark as it looks from outside."""
+    """A mark as it appears from outside."""
 
     in_limits: bytes
     in_environment: list[bytes]
@@ -87,11 +87,11 @@ class MarkSignature(Struct, frozen=True):
 class ResourceLimit(Struct, frozen=True):
     number: int
     name: bytes
-    """As `/proc/PID/limits` has it."""
+    """The name in `/proc/PID/limits`."""
     option: str
 
     def parse_limit(self, limits: bytes) -> int | None:
-        """The hard limit in such a table; `None` when there is none."""
+        """Returns the hard limit in such a table; `None` when there is none."""
         values = limits.partition(self.name)[2].split(maxsplit=2)
         return int(values[1]) if len(values) > 1 and values[1].isdigit() else None
 
@@ -107,12 +107,12 @@ _numbers = itertools.count(int.from_bytes(os.urandom(4)))
 
 
 def make_command_mark(run_id: str) -> ProcessMark:
-    """The mark of the run's next command."""
+    """Makes the mark of the run's next command."""
     return ProcessMark(run_id, next(_numbers) % _COMMANDS)
 
 
 def find_free_limit() -> ResourceLimit | None:
-    """The limit that carries our marks: the first that nobody before us has used."""
+    """Returns the limit that carries our marks: the first that no outer daemon has used."""
     if sys.platform != "linux":
         return None
     return next((limit for limit in _LIMITS if resource.getrlimit(limit.number)[1] in (resource.RLIM_INFINITY, UNCLAIMED)), None)
@@ -123,13 +123,17 @@ def is_run_number(number: int | None) -> bool:
 
 
 def wrap_with_mark(argv: Sequence[str], mark: ProcessMark) -> list[str]:
-    """The same program, started with the mark's number. Nothing is changed where the system cannot do it."""
+    """Returns a command that starts the same program with the mark's number. It is unchanged where the system does not support
+    that.
+    """
     limit = find_free_limit()
     return [*_build_limit_setter(limit, mark.make_number()), *argv] if limit is not None and _can_be_set(limit) else list(argv)
 
 
 def _build_limit_setter(limit: ResourceLimit, number: int) -> list[str]:
-    """Becomes the program behind it. Neither has a shell's side effects on the environment."""
+    """Returns a command that sets the limit and becomes the program behind it, without a shell's side effects on the
+    environment.
+    """
     prlimit = _find_prlimit()
     if prlimit is not None:
         return [prlimit, f"{limit.option}={number}", "--"]
@@ -144,7 +148,7 @@ def _find_prlimit() -> str | None:
 
 @cache
 def _can_be_set(limit: ResourceLimit) -> bool:
-    """Tried once: some containers forbid the call, and then every command would fail."""
+    """Tries it once: some containers forbid the call, and then every command would fail."""
     number = ProcessMark("probe", 0).make_number()
     try:
         shown = subprocess.run(  # noqa: S603

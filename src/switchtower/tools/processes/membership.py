@@ -1,13 +1,13 @@
-"""Which run a process belongs to, for a connection that it makes to the daemon. Fails closed: a process that cannot be
-attributed is `Unattributed`, and its connection is refused.
+"""Finds the run that a process belongs to, for a connection that it makes to the daemon. It fails closed: a process that cannot
+be attributed raises `ProcessUnattributed`, and its connection is refused.
 
-Three things are looked at, because a process of a run can change some of them:
+Three properties are checked, because a process of a run can change some of them:
 
-- its ancestors. The daemon is the subreaper, so everything that a run has started is below the daemon, and what the daemon
-  started for a run is known by its pid. No process can change this.
-- its number (`marks`). A process can lower it, so any number but those that we know is refused, and an orphan's number counts
+- its ancestors. The daemon is the subreaper, so every process that a run has started is below the daemon, and the daemon knows
+  the pids of those that it started for a run. No process can change this.
+- its number (`marks`). A process can lower it, so any unknown number is refused, and an orphan's number counts
   only where no other run could have lowered its own to it.
-- the variables in its environment, which a process can drop: they only ever show that it belongs to a run.
+- the variables in its environment, which a process can drop: they can only show that it belongs to a run.
 """
 
 import os
@@ -19,21 +19,22 @@ from switchtower.core.roles import ProcessUnattributed
 from switchtower.tools.processes import marks, orphans, proc
 
 SHELL_PREFIX = "sh_"
-"""Begins the ids of people's own commands: what they start speaks for them."""
+"""The prefix of the ids of users' own commands: processes that they start act for the user."""
 
 _DEEPEST = 4_096
 _TRIES = 20
-"""How often a walk begins again because a process on its way has ended meanwhile."""
+"""The number of times that a walk is restarted because a process on its path has ended meanwhile."""
 _holders: deque[int] = deque(maxlen=8)
-"""The last processes that had a socket: a browser or a proxy comes again."""
+"""The last processes that had a socket: a browser or a proxy connects again."""
 _VARIABLE = f"{marks.RUN_VARIABLE}=".encode()
 
 
 def find_run(pid: int, started_at: int | None = None) -> str | None:
-    """The run that the process belongs to; None for one that is the owner's. `started_at` tells it from a later process with
-    its pid. Raises `Unattributed`."""
+    """Returns the run that the process belongs to; None for a process of the owner. `started_at` distinguishes it from a later
+    process with its pid. Raises `ProcessUnattributed`.
+    """
     if pid == 0 or sys.platform != "linux":
-        # A process of a PID namespace that is not below ours: no run of ours has started it.
+        # This is a process of a PID namespace that is not below ours: no run of this daemon has started it.
         return None
     for _ in range(_TRIES):
         start = proc.read_start_time(pid)
@@ -49,8 +50,9 @@ def find_run(pid: int, started_at: int | None = None) -> str | None:
 
 
 def find_run_of_socket(inode: int, uid: int) -> str | None:
-    """The run whose process has this socket among its files; None when only processes of the owner have it. `uid` is whose
-    socket the kernel says it is. Raises `Unattributed`."""
+    """Returns the run whose process has this socket among its files; None when only processes of the owner have it. `uid` is the
+    owner of the socket according to the kernel. Raises `ProcessUnattributed`.
+    """
     if sys.platform != "linux" or not has_recent_runs():
         return None
     name = f"socket:[{inode}]"
@@ -58,7 +60,7 @@ def find_run_of_socket(inode: int, uid: int) -> str | None:
     for pid in below:
         if _has_file(pid, name) and (run_id := find_run(pid)) is not None:
             return run_id
-    # No process of a run has it. It takes one that has it, because a descriptor on its way to another process is in none.
+    # No process of a run has it. Some process must have it, because a descriptor in transit to another process is in none.
     for pid in dict.fromkeys((os.getpid(), *_holders, *proc.list_pids())):
         if _has_file(pid, name):
             if pid not in _holders:
@@ -70,7 +72,7 @@ def find_run_of_socket(inode: int, uid: int) -> str | None:
 
 
 def _list_descendants() -> list[int]:
-    """Everything below us, where all of a run's processes are."""
+    """Returns every process below us, where all of a run's processes are."""
     found: list[int] = []
     waiting = [os.getpid()]
     while waiting:
@@ -86,8 +88,9 @@ def _has_file(pid: int, name: str) -> bool:
 
 
 def _is_other_user(uid: int) -> bool:
-    """Whether a socket with this uid cannot be a run's, although no process can be seen that has it. What a run has started has
-    our uid, or in a user namespace one that belongs to no account; and where we are root we see the files of every process."""
+    """Returns whether a socket with this uid cannot be a run's, although no visible process has it. A run's processes have our
+    uid, or in a user namespace one that belongs to no account; and as root we see the files of every process.
+    """
     if os.geteuid() in (0, uid):
         return False
     try:
@@ -98,13 +101,16 @@ def _is_other_user(uid: int) -> bool:
 
 
 def has_recent_runs() -> bool:
-    """Whether a process of a run may be at the other end of a new connection: a run has processes, or had some lately."""
+    """Returns whether a process of a run may be at the other end of a new connection: a run has processes, or had some
+    recently.
+    """
     return bool(_exclude_shells(orphans.active_runs() | orphans.list_recent_runs()))
 
 
 def _find_ancestry(pid: int) -> tuple[list[int], bool] | None:
-    """The process and its ancestors, nearest first, up to a child of ours or to the first that cannot be seen; and whether the
-    last one is our child. None when one of them has ended meanwhile."""
+    """Returns the process and its ancestors, nearest first, up to a child of ours or to the first that cannot be seen; and
+    whether the last one is our child. None when one of them has ended meanwhile.
+    """
     ours = os.getpid()
     line = [pid]
     while len(line) < _DEEPEST:
@@ -117,7 +123,7 @@ def _find_ancestry(pid: int) -> tuple[list[int], bool] | None:
         if parent == ours:
             return line, True
         is_seen = proc.read_start_time(parent) is not None
-        # A pid is not given to another process for as long as it is some process's parent.
+        # A pid is not reused for as long as it is the parent of another process.
         if proc.find_parent(child) != parent:
             return None
         if parent == 0 or not is_seen:
@@ -144,14 +150,15 @@ def _attribute(line: list[int], is_below_us: bool) -> str | None:
         raise ProcessUnattributed(f"process {pid} has changed its mark")
     if not is_below_us or orphans.was_started_before(line[-1]) or orphans.find_run_of_child(line[-1]) is not None:
         return None
-    # An orphan, or something that has shed what would show its run. What a person left behind cannot be told from it.
+    # An orphan, or a process that has dropped every sign of its run. A process that a user left behind cannot be distinguished
+    # from it.
     if run_id is not None and not has_recent_runs():
         return None
     raise ProcessUnattributed(f"process {pid} is below the daemon and belongs to no run that is known")
 
 
 def _find_named(pid: int) -> str | None:
-    """The run that its environment names."""
+    """Returns the run that its environment names."""
     runs = _exclude_shells(orphans.active_runs())
     for entry in proc.read_environment(pid) or () if runs else ():
         if entry.startswith(_VARIABLE) and (run_id := os.fsdecode(entry[len(_VARIABLE) :])) in runs:
@@ -160,7 +167,7 @@ def _find_named(pid: int) -> str | None:
 
 
 def _read_mark_number(pid: int) -> int | None:
-    """None for a process that never had a number, or has the daemon's own."""
+    """Returns None for a process that never had a number, or has the daemon's own."""
     limit = marks.find_free_limit()
     limits = None if limit is None else proc.read_limits(pid)
     if limit is None:
@@ -176,8 +183,9 @@ def _find_numbered(number: int) -> str | None:
 
 
 def _check_sole(run_id: str, number: int | None) -> None:
-    """Raises `Unattributed` when a process of another run could have this number too: by lowering its own, or, as root, by any
-    change."""
+    """Raises `ProcessUnattributed` when a process of another run could have this number too: by lowering its own, or, as root, by
+    any change.
+    """
     assert number is not None
     for other in orphans.active_runs() - {run_id}:
         if os.geteuid() == 0 or marks.ProcessMark(other, 0).make_number() > number:

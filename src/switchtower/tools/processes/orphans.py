@@ -1,17 +1,16 @@
-"""The daemon as the parent of orphans. A process whose ancestors have died comes back to the nearest subreaper, so what
-slipped out of a run is our child in the end, whatever it did to its marks.
+"""The daemon as the parent of orphans, and the end of a run's processes. A process whose ancestors have died is reparented to the
+nearest subreaper, so a process that escaped from a run becomes our child in the end, whatever it did to its marks.
 
-Two things follow. Adopted children that die have nobody else to reap them. And one that carries neither a run's mark nor
-the daemon's own number can only have dropped it on purpose: `kill_outcasts` ends those. Nobody else's child is touched:
+Adopted children that die must be reaped here. And an adopted child that carries neither a run's mark nor the daemon's own number
+can only have dropped it on purpose: `kill_unmarked_children` ends those. No other child is touched:
 
-- what the daemon starts is in its session, or leads one of its own, and inherits its number;
-- what `keep` started is waited for by whoever started it.
+- a process that the daemon starts is in its session, or leads its own, and inherits its number;
+- the caller of `start_kept_child` waits for the child.
 
-Finds a run's processes wherever they went and ends them: by the marks they carry (`marks`), and what dropped every mark
-by where it ended up (`adoption`). Marks outlast `setsid`, a double fork, `env -i` and the daemon itself.
-
-A process is signalled through a pidfd taken before its mark was checked, so a recycled pid is never hit. Without `/proc`
-nothing is found here, and only a command's process group is ended."""
+A run's processes are found by their marks (`marks`), which outlast `setsid`, a double fork, `env -i` and the daemon itself. A
+process is signalled through a pidfd taken before its mark was checked, so a recycled pid is never hit. Without `/proc` nothing is
+found here, and only a command's process group is ended.
+"""
 
 import ctypes
 import logging
@@ -29,31 +28,32 @@ from switchtower.tools.processes import marks, proc, watchdog
 
 _PR_SET_CHILD_SUBREAPER = 36
 _TICK = 0.25
-"""How often the dead are collected while runs are under way. A hostile run can leave them by the thousand."""
+"""The seconds between two collections of dead children while runs are active. A hostile run can leave them by the thousand."""
 _KILL_TIMEOUT = 5.0
 _LATELY = 30.0
 
 log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
-"""Held while a child is started, so that it is known as kept before anybody could take it for an adopted one."""
+"""This lock is held while a child is started, so that it is registered as kept before it could be taken for an adopted one."""
 _kept: dict[int, str] = {}
 """The run of each child that was started for one, by its pid."""
 _runs: set[str] = set()
 _ended_at: dict[str, float] = {}
-"""Runs that have ended lately, and when."""
+"""The runs that have ended recently, and when."""
 _runs_changed = threading.Condition()
 _limit: marks.ResourceLimit | None = None
 _before: dict[int, int | None] = {}
-"""Children from before we had our number, and when each was started. They have none, and are no outcasts."""
+"""Children from before we had our number, and when each was started. They have none, and do not count as unmarked."""
 _is_subreaper = False
 _watchdog = watchdog.Watchdog()
-"""Ends what this process leaves when it is killed: no process is left that could adopt orphans."""
+"""Ends the processes that this process leaves when it is killed: then no subreaper is left."""
 
 
 def become_subreaper() -> bool:
-    """Orphans come to this process from now on, for the rest of its life. To be called once, before anything is started.
-    Returns whether the system can do it."""
+    """Makes this process the parent of orphans for the rest of its life. Call it once, before anything is started. Returns
+    whether the system supports it.
+    """
     global _is_subreaper, _limit, _before
     if sys.platform != "linux" or _is_subreaper:
         return _is_subreaper
@@ -63,7 +63,7 @@ def become_subreaper() -> bool:
     _before = {child: proc.read_start_time(child) for child in proc.list_children(os.getpid())}
     limit = marks.find_free_limit()
     if limit is not None:
-        with suppress(OSError, ValueError):  # some containers forbid it; then nobody can be told an outcast
+        with suppress(OSError, ValueError):  # some containers forbid it; then unmarked processes cannot be recognised
             resource.setrlimit(limit.number, (marks.UNCLAIMED, marks.UNCLAIMED))
             _limit = limit
     _is_subreaper = True
@@ -72,7 +72,7 @@ def become_subreaper() -> bool:
 
 
 def start_kept_child(run_id: str, start: Callable[[], "subprocess.Popen[bytes]"]) -> "subprocess.Popen[bytes]":
-    """Starts a child that carries the run's mark and that its starter waits for. `let_go` when it is reaped."""
+    """Starts a child that carries the run's mark and that its starter waits for. Call `release_child` when it is reaped."""
     with _lock:
         process = start()
         _kept[process.pid] = run_id
@@ -84,7 +84,7 @@ def release_child(pid: int) -> None:
 
 
 def register_run(run_id: str) -> None:
-    """The run has processes from now on; orphans may come."""
+    """Notes that the run has processes from now on; orphans may follow."""
     if _is_subreaper and run_id not in _runs:
         _watchdog.watch(run_id, marks.ProcessMark(run_id).make_run_digits())
         with _runs_changed:
@@ -94,7 +94,8 @@ def register_run(run_id: str) -> None:
 
 def unregister_run(run_id: str) -> None:
     if _is_subreaper:
-        # In this order: at no moment is it in neither, or another thread takes a connection of its processes for the owner's.
+        # The order matters: the run is always in one of the two, or another thread would take a connection of its processes for
+        # the owner's.
         _ended_at[run_id] = time.monotonic()
         _runs.discard(run_id)
         _watchdog.forget(run_id)
@@ -104,34 +105,36 @@ def unregister_run(run_id: str) -> None:
 
 
 def active_runs() -> frozenset[str]:
-    """Those that may have processes now."""
+    """Returns the runs that may have processes now."""
     return frozenset(_runs)
 
 
 def list_recent_runs() -> frozenset[str]:
-    """Those that have ended a short time ago: a connection that one of their processes made may still wait to be accepted."""
+    """Returns the runs that ended a short time ago: a connection that one of their processes made may still wait to be
+    accepted.
+    """
     since = time.monotonic() - _LATELY
     return frozenset(run_id for run_id, at in dict(_ended_at).items() if at > since)
 
 
 def find_run_of_child(pid: int) -> str | None:
-    """The run that a child of ours was started for. No process can change this, whatever it does to its marks."""
+    """Returns the run that a child of ours was started for. No process can change this, whatever it does to its marks."""
     return _kept.get(pid)
 
 
 def was_started_before(pid: int) -> bool:
-    """Whether it was a child of this process before any run was."""
+    """Returns whether it was a child of this process before any run was."""
     return pid in _before and _before[pid] == proc.read_start_time(pid)
 
 
 def reap_adopted() -> None:
-    """Collects the adopted that have died, and nobody's exit code."""
+    """Reaps adopted children that have died, and never a child whose starter waits for its exit code."""
     if not _is_subreaper:
         return
     with _lock, suppress(ChildProcessError):
         while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if not _is_adopted(dead.si_pid):
-                break  # it stands in front of the others until its starter has waited for it: look behind it
+                break  # it hides the others until its starter has waited for it: search behind it
             os.waitid(os.P_PID, dead.si_pid, os.WEXITED | os.WNOHANG)
         else:
             return
@@ -142,7 +145,7 @@ def reap_adopted() -> None:
 
 
 def kill_unmarked_children() -> int:
-    """Kills adopted children that have dropped every mark, and what they start meanwhile. Returns how many there were."""
+    """Kills adopted children that have dropped every mark, and the processes they start meanwhile. Returns their number."""
     killed = 0
     deadline = time.monotonic() + _KILL_TIMEOUT
     while _is_subreaper and _limit is not None and time.monotonic() < deadline:
@@ -158,7 +161,7 @@ def _kill_if_outcast(pid: int, deadline: float) -> bool:
     if pidfd is None:
         return False
     try:
-        # Once more now that the pidfd pins it. Children that have ended are left to `reap`.
+        # This is checked again now that the pidfd pins it. Children that have ended are left to `reap_adopted`.
         if proc.has_ended(pidfd) or not _is_unmarked(pid):
             return False
         proc.send_signal([pidfd], signal.SIGKILL)
@@ -175,19 +178,21 @@ def _is_unmarked(pid: int) -> bool:
 
 
 def _is_adopted(pid: int) -> bool:
-    """Certainly so, not just possibly. A child that we started is in our session or leads one; nobody can join another."""
+    """Returns True only when it is certain. A child that we started is in our session or leads one; no process can join another
+    session.
+    """
     return proc.find_session(pid) not in (None, pid, os.getsid(0)) or _has_lost_mark(pid)
 
 
 def _has_lost_mark(pid: int) -> bool:
-    """Then it was started in a run: what we start for ourselves keeps the number."""
+    """Such a process was started in a run: our own helpers keep the number."""
     if pid in _kept or pid in _before:
         return False
     return _read_mark_number(pid) not in (None, marks.UNCLAIMED)
 
 
 def _read_mark_number(pid: int) -> int | None:
-    """`None` when it is gone, or when numbers cannot be had here. No limit at all is 0."""
+    """Returns `None` when the process has ended, or when the system has no such numbers. No limit at all is 0."""
     limits = proc.read_limits(pid) if _limit is not None else None
     return None if limits is None or _limit is None else _limit.parse_limit(limits) or 0
 
@@ -205,16 +210,20 @@ def _reap_while_runs_last() -> None:
 
 MARKER = marks.RUN_VARIABLE
 _MARKED_KILL_TIMEOUT = 5.0
-"""How long the killed may take to be gone: only one stuck in the kernel takes that long, and it dies on its way out."""
+"""The seconds for killed processes to disappear: only one that is stuck in the kernel takes that long, and it dies on its way
+out.
+"""
 _ENOUGH, _CALM, _RESTLESS = 10, 5, 1
-"""Nothing found in two looks: none is left. But a process can hand over to a child and go while we look. Where strangers
-were gone before they could be looked at, it takes ten looks; where one of the run's own has just died, we begin again."""
+"""When two scans find nothing, no process is left. But a process can fork and exit during a scan. When unknown processes
+disappeared before they could be checked, it takes ten scans; when one of the run's own has just died, the count starts again.
+"""
 _MOST_HELD = 512
 
 
 def kill_marked(run_id: str, *, command: int | None = None) -> int:
-    """Kills every process of the run, or of one of its commands, and whatever they start meanwhile, until none is left.
-    Returns how many there were."""
+    """Kills every process of the run, or of one of its commands, and every process they start meanwhile, until none is left.
+    Returns their number.
+    """
     sign = marks.ProcessMark(run_id, command).make_signature()
     killed: set[int] = set()
     dead: set[int] = set()
@@ -245,7 +254,7 @@ def kill_marked(run_id: str, *, command: int | None = None) -> int:
 
 
 def hold_marked(run_id: str, *, command: int | None = None) -> dict[int, int]:
-    """The living processes, pid → pidfd. The caller closes them. Of very many, some."""
+    """Returns the living processes, pid → pidfd; of very many, only some. The caller closes the pidfds."""
     held: dict[int, int] = {}
     for pid, pidfd in _MarkedProcesses(marks.ProcessMark(run_id, command).make_signature()):
         held[pid] = pidfd
@@ -261,7 +270,7 @@ def has_marked_processes(run_id: str) -> bool:
 
 
 class _MarkedProcesses:
-    """One look at all processes for those with a mark. Whoever gets a pidfd closes it."""
+    """One scan of all processes for those with a mark. The caller closes each pidfd that it gets."""
 
     def __init__(self, sign: marks.MarkSignature) -> None:
         self._sign = sign
@@ -269,7 +278,7 @@ class _MarkedProcesses:
         """Those with the mark that wait to be reaped."""
         self.strangers: set[int] = set()
         self.missed: set[int] = set()
-        """Those of which nothing could be seen any more."""
+        """Those that disappeared before they could be checked."""
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         ourselves = os.getpid()
@@ -279,7 +288,7 @@ class _MarkedProcesses:
             pidfd = proc.open_pidfd(pid)
             if pidfd is None:
                 self.missed.add(pid)
-            # Once more now that the pidfd pins it: the first look may have been at a predecessor with the same pid.
+            # This is checked again now that the pidfd pins it: the first check may have seen a predecessor with the same pid.
             elif self._is_marked(pid) and not proc.has_ended(pidfd):
                 yield pid, pidfd
             else:

@@ -1,8 +1,9 @@
-"""What a command puts out, read as it comes. Kept in bounded memory, and told to a listener on the way; a listener that
-wants time gets it, and the command waits meanwhile in its own pipe.
+"""Reads a command's output as it arrives. It is kept in bounded memory and passed to a listener; while a listener is busy, the
+command waits at its own pipe.
 
-Output on its way to who watches: a few pieces a second, each of bounded size, and not without end. What comes faster than
-that is skipped over, and the pieces say so; the result has what is kept."""
+Progress for subscribers is a few pieces a second, each of bounded size, and bounded in total. Faster output is skipped, and the
+pieces note that; the result has what is kept.
+"""
 
 import asyncio
 import codecs
@@ -18,7 +19,7 @@ OutputListener = Callable[[bytes], Awaitable[None] | None]
 
 _CHUNK = 64 * 1024
 LINGER = 0.25
-"""How long output may still come after the shell has ended, from a background process that holds the pipe."""
+"""The seconds in which output may still arrive after the shell has ended, from a background process that holds the pipe."""
 _MOST_LAST_READS = 16
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ class CommandOutput:
     ) -> None:
         self.kept = kept
         self.closed = asyncio.Event()
-        """Nobody can write any more, and all is read."""
+        """This is set when no process can write any more, and all output is read."""
         self._pipe = pipe
         self._listener = listener
         self._linger_s = linger_s
@@ -41,22 +42,24 @@ class CommandOutput:
         self._loop.add_reader(pipe, self._read)
 
     async def drain(self, deadline: float) -> None:
-        """Reads what is there once the command has ended. A process in the background may hold the pipe, or fill it without
-        end: it is not waited for. A listener is, until the deadline on the loop's clock."""
+        """Reads the remaining output once the command has ended. A background process may hold the pipe, or fill it without end:
+        it is not waited for. A listener is, until the deadline on the loop's clock.
+        """
         reads_before = self._reads
         while True:
             was_telling = self._notifying is not None
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._linger_s):
                     await self.closed.wait()
-            # One who has only just taken his piece gets time for the next to be read.
+            # A listener that has just finished its piece gets time for the next to be read.
             is_listening = (was_telling or self._notifying is not None) and self._loop.time() < deadline
             if self.closed.is_set() or not is_listening or self._reads - reads_before > _MOST_LAST_READS:
                 return
 
     def close(self) -> None:
-        """What the shell wrote before its end is in the pipe already, so it is not lost even when the loop was too busy to
-        read it. Bounded, and told to nobody any more."""
+        """Closes the pipe. The shell's last output is in the pipe already, so it is not lost even when the loop was too busy to
+        read it. This last read is bounded, and no listener gets it.
+        """
         self._listener = None
         if self._notifying is not None:
             self._notifying.cancel()
@@ -101,7 +104,7 @@ class CommandOutput:
             self._loop.add_reader(self._pipe, self._read)
 
     def _stop_notifying(self, error: BaseException | None = None) -> None:
-        """The command and what is kept of its output are more important than who watches."""
+        """The command and its kept output are more important than the listener."""
         log.error("output is no longer told to its listener", exc_info=error or True)
         self._listener = None
 
@@ -114,7 +117,7 @@ ProgressCallback = Callable[[str], Awaitable[None]]
 
 
 class OutputProgress:
-    """Use it as `async with`, and give `hear` the output. The last moments before the end are left to the result."""
+    """Use it with `async with`, and pass the output to `add_output`. The output of the last moments is left to the result."""
 
     def __init__(self, tell: ProgressCallback, *, interval: float = INTERVAL, piece: int = PIECE, most: int = MOST) -> None:
         self._callback = tell
@@ -128,7 +131,7 @@ class OutputProgress:
         self._reporting: asyncio.Task[None] | None = None
 
     def add_output(self, chunk: bytes) -> None:
-        """Characters, not bytes, are counted from here on: the bounds are rough anyway."""
+        """Counts characters, not bytes, from here on: the bounds are rough anyway."""
         if self._left <= 0:
             return
         self._waiting += self._decoder.decode(chunk)
@@ -148,7 +151,7 @@ class OutputProgress:
         self._reporting.cancel()
         await asyncio.wait([self._reporting])
         if not self._reporting.cancelled():
-            self._reporting.exception()  # whoever watches may be gone; the work matters more
+            self._reporting.exception()  # the subscriber may have disconnected; the work matters more
 
     async def _report_periodically(self) -> None:
         while self._left > 0:

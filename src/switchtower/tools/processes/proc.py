@@ -1,10 +1,11 @@
-"""What the system knows about processes: `/proc` to find them, pidfds to hold and signal them. Decides nothing.
+"""Process information of the system: `/proc` to find processes, pidfds to hold and signal them. It decides nothing.
 
-A pidfd names one process for as long as it is held, whatever becomes of its pid. Other systems than Linux have neither;
-there nothing is found and nothing is held.
+A pidfd names one process for as long as it is held, even when its pid is reused. Systems other than Linux have neither; there
+nothing is found and nothing is held.
 
-Everything below a process, held by pidfds so that it can be ended later, when parents have died and nobody could tell
-any more who belonged to whom. For what the marker and the process group miss: a program that dropped both."""
+`Descendants` holds every process below another by pidfds, so that they can be ended later, when parents have died and the
+relations are lost. It is for programs that the mark and the process group miss because they dropped both.
+"""
 
 import os
 import select
@@ -16,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _STATE, _PARENT, _FLAGS, _STARTED, _ENVIRONMENT_END = 0, 1, 6, 19, 48
-"""Places in `/proc/PID/stat`, counted behind the name."""
+"""Fields of `/proc/PID/stat`, counted behind the name."""
 _GONE = frozenset({b"Z", b"X"})
 _EXITING_OR_KERNEL = 0x4 | 0x200000
 _EXEC_LOOKS = 200
@@ -25,7 +26,7 @@ _READ = 64 * 1024
 
 
 def list_pids() -> list[int]:
-    """Newest first, as far as numbers tell: what was just born is gone first."""
+    """Returns the pids in descending order, roughly newest first: the newest processes disappear first."""
     try:
         return sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True)  # noqa: PTH208 - hot
     except OSError:
@@ -33,7 +34,7 @@ def list_pids() -> list[int]:
 
 
 def list_children(pid: int) -> list[int]:
-    """Its children, the dead that nobody has reaped among them."""
+    """Returns its children, including dead ones that are not reaped yet."""
     try:
         listed = [(task / "children").read_bytes() for task in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:
@@ -43,7 +44,7 @@ def list_children(pid: int) -> list[int]:
 
 
 def read_environment(pid: int) -> list[bytes] | None:
-    """The variables that a process was started with; `None` when it is gone or not ours to see."""
+    """Returns the variables that a process was started with; `None` when it has ended or may not be read."""
     for _ in range(_EXEC_LOOKS):
         environment = _read(pid, "environ")
         if environment is None:
@@ -55,8 +56,9 @@ def read_environment(pid: int) -> list[bytes] | None:
 
 
 def read_limits(pid: int) -> bytes | None:
-    """The table of its resource limits, which everybody may see; `None` when it is gone. The dead still have theirs until
-    they are reaped."""
+    """Returns the table of its resource limits, which every user may read; `None` when it has ended. Dead processes keep theirs
+    until they are reaped.
+    """
     return _read(pid, "limits")
 
 
@@ -66,13 +68,13 @@ def find_parent(pid: int) -> int | None:
 
 
 def read_start_time(pid: int) -> int | None:
-    """When it was started, in the kernel's ticks; `None` when it has ended or cannot be seen."""
+    """Returns its start time, in the kernel's ticks; `None` when it has ended or cannot be seen."""
     fields = _read_status(pid)
     return None if fields is None or fields[_STATE] in _GONE else int(fields[_STARTED])
 
 
 def list_open_files(pid: int) -> frozenset[str] | None:
-    """What its descriptors lead to; `None` when that is not ours to see."""
+    """Returns the targets of its descriptors; `None` when they may not be read."""
     folder = f"/proc/{pid}/fd"
     files = set()
     try:
@@ -86,8 +88,9 @@ def list_open_files(pid: int) -> frozenset[str] | None:
 
 
 def wait_for_exit_code(pid: int) -> int:
-    """Of a child, whose end this waits for. A death by signal counts as 128 + its number. The child is not reaped: until that,
-    its pid cannot become another process's."""
+    """Waits for the end of a child and returns its exit code. A death by signal counts as 128 + its number. The child is not
+    reaped: until then its pid cannot be reused.
+    """
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert ended is not None
     return ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
@@ -108,12 +111,12 @@ def find_session(pid: int) -> int | None:
 
 
 def is_signal_ignored(pid: int, number: signal.Signals) -> bool:
-    """Whether the signal would do nothing to it. A program that catches it does not ignore it."""
+    """Returns whether the signal would have no effect on it. A program that catches it does not ignore it."""
     return _has_in_mask(pid, b"SigIgn", number)
 
 
 def is_signal_caught(pid: int, number: signal.Signals) -> bool:
-    """Whether it has its own handler for the signal."""
+    """Returns whether it has its own handler for the signal."""
     return _has_in_mask(pid, b"SigCgt", number)
 
 
@@ -124,7 +127,7 @@ def _has_in_mask(pid: int, name: bytes, number: signal.Signals) -> bool:
 
 
 def _is_between_programs(pid: int) -> bool:
-    """In the middle of an `exec` a process has no environment for a moment, and would look as if it had none at all."""
+    """In the middle of an `exec`, a process has no environment for a moment, which looks like an empty one."""
     fields = _read_status(pid)
     return (
         fields is not None
@@ -138,13 +141,13 @@ def _read_status(pid: int) -> list[bytes] | None:
     status = _read(pid, "stat")
     if status is None:
         return None
-    # The name in parentheses may hold anything, parentheses too: the fields begin behind the last one.
+    # The name in parentheses may contain anything, even parentheses: the fields start behind the last one.
     fields = status.rpartition(b")")[2].split()
     return fields if len(fields) > _ENVIRONMENT_END else None
 
 
 def _read(pid: int, name: str) -> bytes | None:
-    # Bare calls: hundreds of these make up one look, and the quicker the look, the less gets past it.
+    # Bare calls are used: one scan makes hundreds of them, and the faster the scan, the less escapes it.
     try:
         file = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -184,14 +187,16 @@ else:
 
 
 def has_ended(pidfd: int) -> bool:
-    """Whether nothing of it runs any more. One whose first thread alone has ended looks dead in `/proc` and is not."""
+    """Returns whether all of its threads have ended. A process of which only the first thread has ended appears dead in `/proc`,
+    but is not.
+    """
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(0))
 
 
 def wait_for_end(pidfds: Iterable[int], timeout_s: float) -> bool:
-    """Whether all have ended within that time. A pidfd turns readable when its process ends."""
+    """Returns whether all have ended within that time. A pidfd becomes readable when its process ends."""
     deadline = time.monotonic() + timeout_s
     poll = select.poll()
     waiting = set(pidfds)
@@ -208,12 +213,12 @@ def wait_for_end(pidfds: Iterable[int], timeout_s: float) -> bool:
 
 class Descendants:
     def __init__(self, ancestor: int) -> None:
-        """The ancestor must be a child of ours that is not reaped yet, so that its pid is its own."""
+        """The ancestor must be a child of ours that is not reaped yet, so that its pid cannot be reused."""
         self._ancestor = ancestor
         self._pidfds: dict[int, int] = {}
 
     def refresh(self) -> None:
-        """Adds those that are there now, also below earlier ones whose own parents are gone."""
+        """Adds the current descendants, including those below earlier ones whose own parents have ended."""
         children: dict[int, list[int]] = {}
         for pid in list_pids():
             if (parent := find_parent(pid)) is not None:
@@ -226,7 +231,7 @@ class Descendants:
                     parents.append(pid)
 
     def kill(self, timeout_s: float) -> None:
-        """Kills them all and waits until they are gone, or until patience runs out."""
+        """Kills them all and waits until they have ended, or until the time is up."""
         send_signal(self._pidfds.values(), signal.SIGKILL)
         wait_for_end(self._pidfds.values(), timeout_s)
 
@@ -235,7 +240,9 @@ class Descendants:
             os.close(self._pidfds.popitem()[1])
 
     def _hold(self, pid: int, parent: int) -> bool:
-        """Whether it is, now that a pidfd pins it, still a child of that parent, and the parent still the one we know."""
+        """Returns whether it is, now that a pidfd pins it, still a child of that parent, and the parent still the same
+        process.
+        """
         pidfd = open_pidfd(pid)
         if pidfd is None:
             return False

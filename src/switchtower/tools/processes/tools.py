@@ -1,7 +1,7 @@
-"""Runs programs for a tool: in the session's sandbox, with its output told on the way, kept at both ends, and whole in a
-file when it is long. How that is done is `processes`'s business; this joins it to a tool's context.
-
-The tool that runs shell commands."""
+"""The tool that runs shell commands, and the way other tools run programs: in the session's sandbox, with progress, with both
+ends of the output kept, and with the whole output in a file when it is long. `commands` runs the processes; this module connects
+it to a tool's context.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -24,7 +24,7 @@ class CommandResult(Struct, frozen=True):
 
 
 class ToolCommands:
-    """Those of one tool. What they leave running in the background ends with the run."""
+    """The commands of one tool. Background processes that they leave end with the run."""
 
     def __init__(self, *, network: bool) -> None:
         self._network = network
@@ -38,7 +38,7 @@ class ToolCommands:
         timeout_s: float,
         environment: Mapping[str, str] | None = None,
     ) -> CommandResult:
-        """A text is run in a shell. Raises `outcome.Failed` when it cannot be started."""
+        """Runs the command; a string is run in a shell. Raises `outcome.ToolFailed` when it cannot be started."""
         self._runs.add(context.run_id)
         file = await concurrency.run_in_thread(output_files.OutputFile, context.workspace, context.call_id)
         try:

@@ -1,7 +1,8 @@
-"""Ends what runs have started when the daemon is killed: the daemon's side of a small process beside it (`watchdog_process`).
+"""Ends the processes of runs when the daemon is killed: this is the daemon's side of a small process beside it
+(`watchdog_process`).
 
 A pair of sockets connects the two. The kernel closes the daemon's end however the daemon ends, and no other process can open
-either end, as it could open a pipe under `/proc/PID/fd`. The watchdog gets nothing else of the daemon: no descriptor, no
+either end, as it could open a pipe under `/proc/PID/fd`. The watchdog inherits nothing else from the daemon: no descriptor, no
 environment, no terminal.
 """
 
@@ -28,7 +29,7 @@ class Watchdog:
         self._runs: dict[str, str] = {}
 
     def watch(self, run_id: str, sign: str) -> None:
-        """From now on the run's processes end with this process. `sign` is how a mark's number begins."""
+        """Registers the run: its processes end with this process. `sign` is the common first digits of its marks' numbers."""
         with self._lock:
             self._runs[run_id] = sign
             if not self._send(f"+{run_id} {sign}"):
@@ -40,7 +41,7 @@ class Watchdog:
                 self._send(f"-{run_id}")
 
     def close(self) -> None:
-        """Ends the watchdog, and what the runs that are still watched have started. Waits for that."""
+        """Ends the watchdog, and the processes of the runs that are still watched. Waits for that."""
         with self._lock:
             process, channel, self._process, self._channel = self._process, self._channel, None, None
         if process is not None and channel is not None:
@@ -49,7 +50,9 @@ class Watchdog:
                 process.wait(2 * _END_TIMEOUT)
 
     def _send(self, message: str) -> bool:
-        """Whether the watchdog will get it. False when it was killed, or stopped for so long that messages pile up."""
+        """Returns whether the watchdog will get the message. False when it was killed, or stopped for so long that messages pile
+        up.
+        """
         if self._channel is None:
             return False
         try:
@@ -63,7 +66,7 @@ class Watchdog:
             atexit.register(self.close)
         else:
             self._replace(self._process)
-        with suppress(OSError):  # without a watchdog, the next daemon ends what is left
+        with suppress(OSError):  # without a watchdog, the next daemon ends the remaining processes
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
             self._channel = ours
@@ -81,7 +84,7 @@ class Watchdog:
                 self._send(f"+{run_id} {sign}")
 
     def _replace(self, process: "subprocess.Popen[bytes]") -> None:
-        """Killed before its socket is closed: a watchdog that was only stopped would take that for the daemon's end."""
+        """Kills it before its socket is closed: a watchdog that was only stopped would take that for the daemon's end."""
         process.kill()
         with suppress(subprocess.TimeoutExpired):
             process.wait(_END_TIMEOUT)

@@ -12,15 +12,17 @@ import time
 
 _LONGEST = 4096
 _STARTED_WITHIN = 0.2
-"""Seconds after the daemon's end. What was started later is a new daemon's, which may have taken up the same run."""
+"""Seconds after the daemon's end. Later processes belong to a new daemon, which may have resumed the same run."""
 _KILL_TIMEOUT = 5.0
 _PAUSE = 0.02
 _START_TIME = 19
-"""The place in `/proc/PID/stat`, counted behind the name."""
+"""The field of `/proc/PID/stat`, counted behind the name."""
 
 
 def read_runs(channel: int) -> dict[bytes, bytes]:
-    """The runs that were active when the other end was closed, with how their numbers begin. One read is one message."""
+    """Returns the runs that were active when the other end was closed, with the first digits of their numbers. One read is one
+    message.
+    """
     runs: dict[bytes, bytes] = {}
     while message := os.read(channel, _LONGEST):
         run_id, _, sign = message[1:].partition(b" ")
@@ -47,7 +49,7 @@ def end_processes(runs: dict[bytes, bytes]) -> None:
 
 
 def _kill(pid: int, numbers: list[bytes], variables: list[bytes], latest: float) -> bool:
-    """Whether it was a living process of the runs. The pidfd pins it: a recycled pid is never hit."""
+    """Returns whether it was a living process of the runs. The pidfd pins it: a recycled pid is never hit."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
@@ -57,7 +59,7 @@ def _kill(pid: int, numbers: list[bytes], variables: list[bytes], latest: float)
             return False
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except OSError:
-        return False  # it has ended, or is another user's
+        return False  # it has ended, or belongs to another user
     finally:
         os.close(pidfd)
     return True

@@ -1,9 +1,9 @@
-"""What a person far away may do in the folder of a run: look at files, search them, write one, run a command, ask git; and
-ask a host about itself. Hands only. Whoever calls has the decision already, writes it down, and redacts what goes out.
+"""The operations that a remote user may run in the folder of a run: read and search files, write one, run a command, query git;
+and query the host itself. This package only executes. The caller has the decision already, records it, and redacts the results.
 
-Everything is async, takes the run's folder as `cwd` and works inside it. A result has the fields that relay gives it and is
-bounded. What cannot or may not be done raises `Refused`; its message is what relay puts on the wire. A command that leaves
-something running in the background leaves it to the run: `tools.running.processes.end_run` ends it.
+Everything is async, takes the run's folder as `cwd` and works inside it. A result has the fields that relay defines and is
+bounded. A refused operation raises `OperationRefused`; its message is what relay sends. Background processes that a command
+leaves belong to the run: `tools.processes.commands.end_run` ends them.
 """
 
 from switchtower.tools.remote_ops.files import check_write as check_write

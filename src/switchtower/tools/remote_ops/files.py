@@ -1,8 +1,6 @@
-"""Lists a folder of the run's folder. However large it is, only as many names as are told are held in memory.
-
-Reads a file of the run's folder: text, and only so much of it.
-
-Writes a file of the run's folder, whole or not at all, and shows beforehand what would be written."""
+"""Lists, reads and writes files of the run's folder. A listing holds only as many names in memory as it returns, a read returns a
+bounded text, and a write is atomic and can be previewed.
+"""
 
 import asyncio
 import heapq
@@ -27,7 +25,7 @@ class ListEntry(Struct, frozen=True):
     name: str
     is_dir: bool
     size_bytes: int | None
-    """Of regular files only. A link is neither a folder nor a file here: where it leads may be nobody's business."""
+    """The size of a regular file. A link counts as neither a folder nor a file here: its target may be private."""
 
 
 class ListResult(Struct, frozen=True):
@@ -37,7 +35,7 @@ class ListResult(Struct, frozen=True):
 
 
 async def list_folder(cwd: str, path: str = ".") -> ListResult:
-    """Folders first, then by name."""
+    """Lists folders first, then by name."""
     return await cancellation.run_in_cancel_scope(None, partial(_list, cwd, path or "."))
 
 
@@ -68,7 +66,7 @@ def _make_entry(entry: os.DirEntry[str]) -> ListEntry:
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError:
-        size = None  # gone since
+        size = None  # removed since
     else:
         size = status.st_size if stat.S_ISREG(status.st_mode) else None
     return ListEntry(safe_text.decode_name(entry.name), entry.is_dir(follow_symlinks=False), size)
@@ -110,8 +108,9 @@ class WriteResult(Struct, frozen=True):
 
 
 async def write_file(cwd: str, path: str, content: str) -> WriteResult:
-    """Creates the file and the folders on the way, or replaces it; its mode stays. Cancelled, it has either happened or will
-    not happen any more."""
+    """Creates the file and the folders on the way, or replaces it; its mode stays. When it is cancelled, it has either happened
+    or will not happen any more.
+    """
     encoded = _encode(content)
     permit = atomic_write.WritePermit()
     changing = asyncio.create_task(concurrency.run_in_thread(_write, cwd, path, encoded, permit))
@@ -125,7 +124,7 @@ async def write_file(cwd: str, path: str, content: str) -> WriteResult:
 
 
 async def check_write(cwd: str, path: str, content: str) -> None:
-    """Raises `Refused` for what `write` would refuse as things stand. Changes nothing."""
+    """Raises `OperationRefused` for what `write_file` would refuse at the moment. Changes nothing."""
     _encode(content)
     await concurrency.run_in_thread(_check_place, cwd, path)
 
@@ -153,7 +152,7 @@ def _encode(content: str) -> bytes:
 
 
 def preview_write(path: str, content: str) -> dict[str, Any]:
-    """Relay's `op_args` for the question: whole, not redacted. Bytes are those of the content."""
+    """Returns relay's `op_args` for the approval request: complete, not redacted. Bytes are those of the content."""
     return {
         "path": _replace_surrogates(path),
         "content": _replace_surrogates(content),
@@ -175,7 +174,7 @@ def _write(cwd: str, path: str, encoded: bytes, permit: atomic_write.WritePermit
 async def _consume_exception(changing: asyncio.Task[WriteResult]) -> None:
     await asyncio.wait([changing])
     if not changing.cancelled():
-        changing.exception()  # seen, so that asyncio does not report it as forgotten
+        changing.exception()  # retrieved, so that asyncio does not report it as never retrieved
 
 
 def _replace_surrogates(shown: str) -> str:

@@ -1,5 +1,5 @@
-"""Asks git about the run's folder, without trusting the repository: `git.view` runs nothing that it configures and writes
-nothing to it. Files above the run's folder, and files of secrets, are left out.
+"""Queries git about the run's folder, without trusting the repository: `git.view` runs no program that it configures and writes
+nothing to it. Files above the run's folder, and files with secrets, are left out.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ class GitResult(Struct, frozen=True):
 
 
 async def read_git_status(cwd: str, *, run_id: str | None = None) -> GitResult:
-    """As `git status --porcelain=v1 -b` has it, as far as it is about files in the run's folder."""
+    """Returns the output of `git status --porcelain=v1 -b`, limited to files in the run's folder."""
     return await _run_with_timeout(partial(_read_status, cwd), run_id)
 
 
 async def read_git_diff(cwd: str, path: str | None = None, *, run_id: str | None = None) -> GitResult:
-    """As `git diff` has it: what is not staged. A path is taken to the letter."""
+    """Returns the output of `git diff`, the unstaged changes. A path is matched literally."""
     return await _run_with_timeout(partial(_read_diff, cwd, path or "."), run_id)
 
 
@@ -54,12 +54,12 @@ def _read_status(cwd: str, cancel_scope: cancellation.CancelScope) -> GitResult:
 
 
 def _read_head(seen: view.RepositoryView, cancel_scope: cancellation.CancelScope) -> str:
-    """The view has no branches, so what git says about them is put together here."""
+    """Returns the branch line. The view has no branches, so it is built here."""
     if seen.branch is None:
         return "HEAD (no branch)"
     if seen.commit is None:
         return f"No commits yet on {seen.branch}"
-    # Reads refs and commits; no file, no index, no filter is looked at.
+    # This reads refs and commits; it uses no file, no index and no filter.
     theirs = plumbing.GitRunner(seen.found.top, {"GIT_DIR": seen.found.git_dir})
     asked = ("for-each-ref", "--count=1", "--format=%(upstream:short) %(upstream:track)", f"refs/heads/{seen.branch}")
     upstream = theirs.try_run(cancel_scope, *asked).printed.decode(errors="surrogateescape").strip()
@@ -94,7 +94,7 @@ def _open_view(cwd: str, cancel_scope: cancellation.CancelScope) -> Iterator[vie
 
 
 def _collect_output(seen: view.RepositoryView, *args: str) -> tuple[str, bool]:
-    """The beginning of what git prints. Of a longer text the rest is not waited for."""
+    """Returns the start of git's output. The rest of a longer text is not waited for."""
     printed = bytearray()
     with seen.start(*args) as running:
         for chunk in running.read_output():

@@ -1,7 +1,6 @@
-"""What a host says about itself: who it is, which agents and programs are installed. Looks for them on the search path and
-never runs one.
-
-Reads the end of the daemon's own log, and no more of it than is asked for."""
+"""Information about a host: its identity, and the agents and programs that are installed, which are searched on the path and
+never run; and the end of the daemon's own log, limited to the requested size.
+"""
 
 import os
 import stat
@@ -15,10 +14,10 @@ from switchtower.tools.processes import command_environment
 from switchtower.tools.remote_ops import paths
 
 TOOLS: Mapping[str, str] = {name: name for name in ("codex", "claude", "gemini", "iflow", "opencode")}
-"""From an agent's name to its program."""
+"""The program of each agent, by the agent's name."""
 DEPENDENCIES = ("bash", "git", "rg", "bwrap")
 
-# relay's hosts spell systems and processors so.
+# relay's hosts spell systems and processors this way.
 _SYSTEMS = {"darwin": "macos"}
 _PROCESSORS = {"arm64": "aarch64", "amd64": "x86_64"}
 
@@ -137,7 +136,7 @@ class LogTail(Struct, frozen=True):
 
 
 async def read_log_tail(path: str | None, lines: int = 200, max_bytes: int = 200_000) -> LogTail:
-    """What is asked for beyond the limits is brought back to them."""
+    """Requests beyond the limits are clamped."""
     if path is None:
         raise paths.OperationRefused("HOSTD_LOG_PATH is not set")
     return await concurrency.run_in_thread(_read_tail, path, min(max(lines, 1), MOST_LINES), min(max(max_bytes, 1), MOST_BYTES))
@@ -145,7 +144,7 @@ async def read_log_tail(path: str | None, lines: int = 200, max_bytes: int = 200
 
 def _read_tail(path: str, lines: int, max_bytes: int) -> LogTail:
     with paths.translate_errors():
-        # Not to wait for the other end of a pipe.
+        # Nonblocking, so that opening a pipe does not wait for its other end.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             status = os.fstat(file)
@@ -158,7 +157,7 @@ def _read_tail(path: str, lines: int, max_bytes: int) -> LogTail:
             os.close(file)
     if not begins_a_line and b"\n" in end[:-1]:
         end = end.partition(b"\n")[2]
-    # Split by hand: a carriage return ends no line here.
+    # The lines are split by hand: a carriage return does not end a line here.
     ending = b"\n" if end.endswith(b"\n") else b""
     last = b"\n".join(end.removesuffix(b"\n").split(b"\n")[-lines:]) + ending
     return LogTail(path, last.decode(errors="replace"), start > 0)

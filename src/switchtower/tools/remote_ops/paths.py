@@ -1,8 +1,9 @@
-"""The paths that a peer may name: relative, without `..`, and never out of the run's folder, whatever links lie there.
-Stricter than `scope`, which does the walking.
+"""The paths that a peer may name: relative, without `..`, and never out of the run's folder, whatever links lie there. This is
+stricter than `scope`, which resolves them.
 
-How the workbench says no: one error, whose message is relay's error string. Short, without a path of this machine and
-without a word of any file's content."""
+A refusal is one error, whose message is relay's error string: short, without a path of this machine and without any content of a
+file.
+"""
 
 import errno
 import os
@@ -16,11 +17,11 @@ from switchtower.tools import outcome
 from switchtower.tools.files import scope
 
 _LONGEST_PATH = 4096
-"""In bytes; no system takes more."""
+"""The longest path in bytes; no system accepts more."""
 
 
 def check_path(cwd: str, path: str) -> None:
-    """Refuses what its words alone give away, so that nobody is asked about it. Each function here checks for itself too."""
+    """Refuses a path by its text alone, before an approval is requested. Each function of this package checks for itself too."""
     if not path:
         raise OperationRefused("path is empty")
     if "\0" in path:
@@ -33,7 +34,7 @@ def check_path(cwd: str, path: str) -> None:
         raise OperationRefused(TOO_LONG)
     if path.startswith("/"):
         raise OperationRefused(MUST_BE_RELATIVE)
-    # Also where it would lead back inside: relay's hosts refuse the part wherever it stands.
+    # This holds even where it would lead back inside: relay's hosts refuse the part at any position.
     if ".." in path.split("/"):
         raise OperationRefused(CONTAINS_PARENT)
     try:
@@ -44,20 +45,20 @@ def check_path(cwd: str, path: str) -> None:
 
 @contextmanager
 def locate_path(cwd: str, path: str, *, make_folders: bool = False) -> Iterator[scope.ResolvedPath]:
-    """Where the path leads. What is done there is explained as a refusal too. Blocks."""
+    """Yields the target of the path. Errors of the operations there become refusals too. Blocks."""
     check_path(cwd, path)
     with translate_errors(), scope.locate(cwd, path, make_folders=make_folders) as place:
         yield place
 
 
 def check_folder_exists(cwd: str) -> None:
-    """Refuses a run's folder that is gone. Blocks."""
+    """Refuses a run's folder that no longer exists. Blocks."""
     with locate_path(cwd, "."):
         pass
 
 
 def refuse_all_but_files(path: str, place: scope.ResolvedPath) -> None:
-    """A look before anything is opened: to open a device can be to use it. One that is not there yet passes."""
+    """Checks the type before anything is opened: opening a device can trigger it. A path that does not exist yet passes."""
     if path.endswith(("/", "/.")):
         raise OperationRefused(IS_A_FOLDER if _is_folder(place) else NOT_A_FOLDER)
     try:
@@ -71,7 +72,7 @@ def refuse_all_but_files(path: str, place: scope.ResolvedPath) -> None:
 
 
 def open_to_read(place: scope.ResolvedPath) -> int:
-    """A regular file of a disk. A run may work in `/`, and a peer is not to read the daemon's own environment in `/proc`."""
+    """Opens a regular file of a disk. A run may work in `/`, and a peer must not read the daemon's own environment in `/proc`."""
     file, status = scope.open_to_read(place)
     if status.st_dev == _find_proc_device():
         os.close(file)
@@ -119,7 +120,7 @@ _BY_NUMBER = {
 
 
 class OperationRefused(Exception):
-    """It cannot or may not be done."""
+    """The operation is impossible or not permitted."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -128,11 +129,11 @@ class OperationRefused(Exception):
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Turns what `scope` and the system say about a file into relay's strings."""
+    """Turns errors of `scope` and of the system into relay's strings."""
     try:
         yield
     except scope.PathRefused as refused:
-        # The words of the path were looked at before: what is left is a link out, or one that turned under our hands.
+        # The text of the path was checked before: the remaining cause is a link out, or one that changed meanwhile.
         raise OperationRefused(ESCAPES) from refused
     except outcome.ToolFailed as failed:
         raise OperationRefused(NO_CWD if failed.type is outcome.ToolErrorType.SANDBOX_UNREACHABLE else NOT_REGULAR) from failed

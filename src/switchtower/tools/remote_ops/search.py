@@ -1,7 +1,7 @@
-"""Searches the run's folder for lines that match, by ripgrep where it is installed and by our own search otherwise.
+"""Searches the run's folder for lines that match, with ripgrep where it is installed and with our own search otherwise.
 
-The query is a regular expression. One that cannot be read as such is searched as the plain text that it is. It is never an
-option, and what a searcher claims to have found is read again through `scope`: a link that turns meanwhile shows nothing.
+The query is a regular expression; an invalid one is searched as plain text. It is never an option, and each match that a searcher
+reports is read again through `scope`: a link that changes meanwhile shows nothing.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ MOST_MATCHES = 200
 SEARCH_TIME = 20.0
 _LONGEST_QUERY = 1000
 _LONGEST_LINE = 500
-"""In bytes, of which one that is cut shows the beginning."""
+"""The most bytes of a line; only the start of a longer one is shown."""
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
-"""Not `re.escape`: ripgrep knows no escaped space."""
+"""`re.escape` is not used: ripgrep does not support an escaped space."""
 
 
 class SearchMatch(Struct, frozen=True):
     path: str
     line: int
     column: int
-    """In bytes, from 1, as ripgrep counts."""
+    """The column in bytes, from 1, as ripgrep counts."""
     text: str
 
 
@@ -42,8 +42,9 @@ class SearchResult(Struct, frozen=True):
 
 
 async def search_folder(cwd: str, q: str, *, run_id: str | None = None, seconds: float = SEARCH_TIME) -> SearchResult:
-    """What was found when the time was over is told as a truncated result. With a run's id, the searching program is known
-    as the run's after a crash of ours."""
+    """Matches that were found when the time was over are returned as a truncated result. With a run's id, the search process is
+    identified as the run's after a crash of the daemon.
+    """
     _check(q)
     matches: list[SearchMatch] = []
     try:
@@ -72,7 +73,7 @@ def _check(q: str) -> None:
 
 
 def _search(cwd: str, q: str, matches: list[SearchMatch], cancel_scope: cancellation.CancelScope) -> bool:
-    """Whether that was all."""
+    """Returns whether those were all."""
     paths.check_folder_exists(cwd)
     with paths.translate_errors():
         for pattern in (q, _SPECIAL.sub(r"\\\g<0>", q)):
@@ -82,7 +83,7 @@ def _search(cwd: str, q: str, matches: list[SearchMatch], cancel_scope: cancella
 
 
 class _InvalidPattern(Exception):
-    """The pattern is no regular expression, or one that is too large."""
+    """The pattern is not a regular expression, or one that is too large."""
 
 
 def _search_pattern(cwd: str, pattern: str, matches: list[SearchMatch], cancel_scope: cancellation.CancelScope) -> bool:
@@ -97,7 +98,7 @@ def _search_pattern(cwd: str, pattern: str, matches: list[SearchMatch], cancel_s
                 return False
             if match is not None:
                 matches.append(match)
-        # Without a word, 1 is "nothing found" and 2 "some file could not be opened".
+        # Without a message, 1 means "nothing found" and 2 "a file could not be opened".
         if program.exit_code == 2 and program.error_text:
             raise _InvalidPattern
         if program.exit_code > 2 or (program.exit_code == 1 and program.error_text):
@@ -106,7 +107,7 @@ def _search_pattern(cwd: str, pattern: str, matches: list[SearchMatch], cancel_s
 
 
 def _verify_match(cwd: str, find: line_search.LineMatch) -> SearchMatch | None:
-    """The line as the file itself has it, or None when it does not, or may not be read."""
+    """Returns the line as the file itself has it, or None when it does not, or may not be read."""
     with suppress(OSError, outcome.ToolFailed, paths.OperationRefused), scope.locate(cwd, find.path) as place:
         file = paths.open_to_read(place)
         try:

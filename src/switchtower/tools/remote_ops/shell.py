@@ -1,5 +1,5 @@
-"""Runs a command of a person's in the run's folder, in a login shell, with its two channels apart. How a command is run, and
-how all of it is ended, is `processes`'s business.
+"""Runs a user's command in the run's folder, in a login shell, with separate output and error streams. `commands` runs it and
+ends all of its processes.
 """
 
 import errno
@@ -13,11 +13,11 @@ from switchtower.tools.sandboxes.sandbox import LOCAL, Sandbox
 
 COMMAND_TIME = 120.0
 KEEP_BYTES = 64 * 1024
-"""Of each channel: its beginning and its end."""
+"""The most bytes of each stream that are kept: its start and its end."""
 TIMED_OUT = 124
-"""As the program `timeout` ends."""
+"""The exit code of the program `timeout`."""
 _LONGEST_COMMAND = 100_000
-"""In bytes. The system has no room for more than 128 KiB in one argument."""
+"""The most bytes of a command. The system has no room for more than 128 KiB in one argument."""
 
 
 class BashResult(Struct, frozen=True):
@@ -36,15 +36,16 @@ async def run_bash(
     environment: Mapping[str, str] | None = None,
     sandbox: Sandbox = LOCAL,
 ) -> BashResult:
-    """Out of time or cancelled, all that it started has ended before this returns or raises. `environment` replaces what
-    commands see by default, as in `processes.run_command`."""
+    """When the time is up or this is cancelled, every process that the command started has ended before this returns or raises.
+    `environment` replaces the default environment, as in `commands.run_command`.
+    """
     _check(cmd)
     program = command_environment.find_program("bash")
     if program is None:
         raise paths.OperationRefused("bash is not installed")
     try:
         finished = await commands.run_command(
-            # relay: `bash -lc`. The two dashes keep a command that begins with one from being an option.
+            # relay: `bash -lc`. The two dashes keep a command that starts with one from being an option.
             [program, "-lc", "--", cmd],
             cwd=cwd,
             run_id=run_id,

@@ -1,15 +1,15 @@
-"""How bubblewrap is told to build a sandbox: the whole disk to read, the workspace to write, nothing of what is hidden. Only
-makes the list of options; it looks at the disk and starts nothing.
+"""Builds bubblewrap's options: the whole disk is readable, the workspace is writable, and hidden places are invisible. It reads
+the disk and starts nothing.
 
-Mounts are listed parents first, so that whatever lies deeper has the last word: a workspace below a hidden folder is seen,
-a hidden folder below the workspace is not.
+Mounts are listed parents first, so that deeper ones take precedence: a workspace below a hidden folder is visible, a hidden
+folder below the workspace is not.
 
-Files and folders that lie in a repository while a sandboxed command runs, so that mounts can lie on them, and are removed
-afterwards. They change nothing for git: what they say is what git assumes without them.
-
-Several commands may run in one repository, of several daemons. Each holds a shared lock on the folder; what the last one
-finds is removed. A placeholder under a mount must stay: removing it from outside would remove the mount as well. What a
-killed daemon leaves is removed after the next command."""
+Placeholders are files and folders that exist in a repository while a sandboxed command runs, as targets for mounts, and are
+removed afterwards. They change nothing for git: their content equals git's defaults. Several commands, of several daemons, may
+run in one repository. Each holds a shared lock on the folder; the last one removes the placeholders. A placeholder under a mount
+must stay: removing it from outside would remove the mount as well. The leftovers of a killed daemon are removed after the next
+command.
+"""
 
 import errno
 import fcntl
@@ -32,13 +32,15 @@ from switchtower.tools.sandboxes import launch
 
 _NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try")
 _PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - the sandbox gets folders of its own in these places
-"""Empty at first, and gone with the sandbox. Behind `/run` are the sockets of docker, of the desktop and of agents for keys."""
+"""These folders are empty at first, and are removed with the sandbox. `/run` contains the sockets of docker, of the desktop and
+of key agents.
+"""
 _SEEN_IN_RUN = ("/run/current-system",)
-"""Where some systems keep their programs."""
+"""Folders in which some systems keep their programs."""
 _KERNEL_SWITCHES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
-"""Writable for root, in a sandbox too, unless covered. Other users cannot write them anywhere."""
+"""These are writable for root, in a sandbox too, unless covered. Other users cannot write them anywhere."""
 _KERNEL_KEYS = ("/proc/keys", "/proc/key-users")
-"""What lists the keys that a process could ask the kernel for."""
+"""Files that list the keys that a process could request from the kernel."""
 _NO_WORKSPACE = ("/dev", "/proc", "/sys", "/run")
 _DANGLING = (
     "SSH_AUTH_SOCK",
@@ -52,11 +54,11 @@ _DANGLING = (
     "WAYLAND_DISPLAY",
     "XAUTHORITY",
 )
-"""Variables that name what cannot be reached."""
+"""Variables that name unreachable services."""
 
 
 class _Kind(IntEnum):
-    """In the order in which they are made at one place."""
+    """The kinds of mounts, in the order in which they are made at one path."""
 
     EMPTY = 0
     READ = 1
@@ -71,17 +73,20 @@ class _Mount(Struct, frozen=True, order=True):
 
 
 class BubblewrapFeatures(Struct, frozen=True):
-    """What not every version of bubblewrap can do."""
+    """The features that not every version of bubblewrap has."""
 
     disable_userns: bool = False
-    """Forbid user namespaces inside, for which the sandbox's own must be had. The filter of system calls refuses them as well."""
+    """Forbids user namespaces inside, which requires one for the sandbox itself. The filter of system calls refuses them as
+    well.
+    """
     perms: bool = False
-    """Give a new folder its permissions, which takes half the time of making it read-only afterwards."""
+    """Gives a new folder its permissions, which takes half the time of making it read-only afterwards."""
 
 
 def build_options(workspace: str, *, network: bool, hidden: Iterable[str] = (), abilities: BubblewrapFeatures) -> list[str]:
-    """Everything between bubblewrap's own name and the command, which begins in the folder that bubblewrap is started in. To
-    be started by `launch`. Raises `SandboxUnavailable` for a workspace that no sandbox can be built around."""
+    """Returns everything between bubblewrap's own name and the command, which starts in the folder that bubblewrap is started in.
+    Use `launch` to start it. Raises `SandboxUnavailable` for a workspace that no sandbox can be built around.
+    """
     root = os.path.realpath(workspace)
     if root == "/" or any(PurePosixPath(root).is_relative_to(place) for place in _NO_WORKSPACE):
         raise errors.SandboxUnavailable(f"`{root}` cannot be a workspace in it", hint="choose a folder of your own")
@@ -126,7 +131,7 @@ def _build_mounts(
     mounts = {_make_mount(_Kind.EMPTY, place) for place in (*_PRIVATE, *folders, *files)}
     seen = {*_list_visible_in_run(network=network), *git.readable}.difference(_PRIVATE, "/")
     mounts |= {_make_mount(_Kind.READ, place) for place in seen}
-    # A folder above a hidden place could be renamed, and another one made in its stead; a mount cannot.
+    # A folder above a hidden place could be renamed, and another one made in its place; a mount cannot.
     below = [place for place in (*folders, *files) if place.startswith(f"{root}/")]
     above = {str(parent) for place in below for parent in PurePosixPath(place).parents if len(str(parent)) > len(root)}
     mounts |= {_make_mount(_Kind.WRITE, place) for place in (root, *git.writable, *(above - folders))}
@@ -143,7 +148,7 @@ def _build_mounts(
             yield from ("--perms", "0555", "--tmpfs", mount.path)
         else:
             yield from ("--tmpfs", mount.path)
-    # Last, when everything below them is in its place.
+    # These come last, when everything below them is mounted.
     for place in sorted(remounted):
         yield from ("--remount-ro", place)
 
@@ -154,15 +159,16 @@ def _make_mount(kind: _Kind, path: str) -> _Mount:
 
 def _list_visible_in_run(*, network: bool) -> Iterator[str]:
     yield from (place for place in _SEEN_IN_RUN if Path(place).exists())
-    # How names are looked up often stands in a file below `/run`.
+    # The resolver's configuration is often a file below `/run`.
     resolver = os.path.realpath("/etc/resolv.conf")
     if network and resolver.startswith("/run/") and Path(resolver).is_file():
         yield resolver
 
 
 def _find_existing(places: Iterable[str]) -> tuple[set[str], set[str]]:
-    """The folders and the files among them, by their real paths. What is not there need not be hidden, nor can it appear
-    where nothing can be written."""
+    """Returns the folders and the files among them, by their real paths. A place that does not exist need not be hidden, nor can
+    it appear where nothing can be written.
+    """
     folders: set[str] = set()
     files: set[str] = set()
     for place in places:
@@ -175,16 +181,16 @@ def _find_existing(places: Iterable[str]) -> tuple[set[str], set[str]]:
 
 
 _LOCK_TIMEOUT = 2.0
-"""For a lock that is held while placeholders are removed, which takes less than a millisecond."""
+"""The seconds to wait for a lock that is held while placeholders are removed, which takes less than a millisecond."""
 _PAUSE = 0.005
 
 _made: set[str] = set()
-"""Those that this process has put somewhere, and may remove."""
+"""The placeholders that this process has made, and may remove."""
 _lock = threading.Lock()
 
 
 class PlaceholderHold:
-    """Placeholders in their places, until `release`. Raises `OSError` when they cannot be put there."""
+    """Holds placeholders until `release`. Raises `OSError` when they cannot be made."""
 
     def __init__(self, wanted: Iterable[Placeholder]) -> None:
         self._descriptors: dict[str, int] = {}
@@ -199,10 +205,10 @@ class PlaceholderHold:
             raise
 
     def release(self) -> None:
-        """To be called when everything in the sandbox has ended."""
+        """Must be called when every process in the sandbox has ended."""
         for folder, descriptor in self._descriptors.items():
             try:
-                # Only when no other command has its mounts there.
+                # This succeeds only when no other command has its mounts there.
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove_placeholders(one for one in self._wanted if os.path.dirname(one.path) == folder)  # noqa: PTH120
             except OSError:
@@ -233,7 +239,7 @@ def _create_placeholder(one: Placeholder) -> None:
     if one.content is None:
         os.mkdir(one.path, 0o755)  # noqa: PTH102 - as git makes it
     else:
-        # Whole from its first moment: git outside may look at any time.
+        # The file is complete from its first moment: git outside may read it at any time.
         beside = f"{one.path}.{os.getpid()}.{threading.get_ident()}"
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:

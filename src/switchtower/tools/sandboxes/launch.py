@@ -1,12 +1,13 @@
-"""How the processes of runs are started: commands, MCP servers, programs in terminals, runtimes of flows. Each gets git's
-overrides. One in a sandbox gets the filter of system calls, a session keyring that holds nothing, and what has to be in place
-on the disk for as long as it runs.
+"""Starts the processes of runs: commands, MCP servers, programs in terminals, runtimes of flows. Each gets git's overrides. A
+process in a sandbox also gets the filter of system calls, an empty session keyring, and the files that must exist on disk while
+it runs.
 
-The options that `Sandbox.wrap` makes contain one word that only `popen` can replace; a sandbox that is started in another way
-fails at that word and never runs without its protection.
+The options that `Sandbox.wrap` makes contain one argument that only `popen` can replace; a sandbox that is started in another way
+fails at that argument and never runs without its protection.
 
-Settings of git that every command we start has, whatever repository it comes upon: a folder that a command or a download
-has made does not get a program run by `git status`. Settings in the environment come before those of any file."""
+Git's overrides are settings for every command that we start, in any repository: `git status` must not run a program because of a
+folder that a command or a download has made. Settings in the environment take precedence over those of any file.
+"""
 
 import ctypes
 import logging
@@ -22,15 +23,15 @@ from switchtower.tools.sandboxes import seccomp
 _JOIN_SESSION_KEYRING = 1
 
 ReleaseCallback = Callable[[], list[str]]
-"""Takes away what was put in place, after everything inside has ended. Returns the files that were set aside."""
+"""Removes what was put in place, after every process inside has ended. Returns the files that were quarantined."""
 PrepareCallback = Callable[[], ReleaseCallback]
-"""Puts in place what a sandbox needs on the disk."""
+"""Puts the files in place that a sandbox needs on disk."""
 
 log = logging.getLogger(__name__)
 
 
 class PendingArgument(str):
-    """The word among bubblewrap's options that `popen` replaces. Bubblewrap itself refuses it as an unknown option."""
+    """The argument among bubblewrap's options that `popen` replaces. Bubblewrap itself refuses it as an unknown option."""
 
     __slots__ = ("prepare",)
     prepare: PrepareCallback | None
@@ -42,7 +43,7 @@ class PendingArgument(str):
 
 
 class _GuardedProcess(subprocess.Popen[bytes]):
-    """Releases what was prepared for it when it is reaped. Its starter reaps it after all inside have ended."""
+    """Releases what was prepared for it when it is reaped. Its starter reaps it after all processes inside have ended."""
 
     release: ReleaseCallback | None = None
     set_aside: tuple[str, ...] = ()
@@ -67,7 +68,9 @@ class _GuardedProcess(subprocess.Popen[bytes]):
 
 
 def list_set_aside(process: "subprocess.Popen[bytes]") -> tuple[str, ...]:
-    """Files of the workspace that were renamed when the process had been reaped, because git would have run what they name."""
+    """Returns files of the workspace that were renamed after the process was reaped, because git would have run the programs they
+    name.
+    """
     return process.set_aside if isinstance(process, _GuardedProcess) else ()
 
 
@@ -82,8 +85,8 @@ def popen(
     bufsize: int = -1,
     start_new_session: bool = False,
 ) -> "subprocess.Popen[bytes]":
-    """`subprocess.Popen`, for programs in a sandbox and without one. Raises `OSError` when it cannot be started."""
-    # What the owner has chosen for the daemon itself stays.
+    """Like `subprocess.Popen`, for programs in a sandbox and without one. Raises `OSError` when the program cannot be started."""
+    # Overrides that the owner has set for the daemon itself stay.
     variables = add_overrides(os.environ if env is None else env, chosen=list_overridden_keys(os.environ))
 
     def start(
@@ -133,20 +136,22 @@ def popen(
 
 @cache
 def _get_starter_thread() -> ThreadPoolExecutor:
-    """One thread for the rest of this process's life. A keyring belongs to a thread, so the others keep the user's own; and
-    a guard dies with the thread that started it."""
+    """Returns the one thread that starts processes, for the rest of this process's life. A keyring belongs to a thread, so the
+    others keep the user's own; and a guard dies with the thread that started it.
+    """
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="tower-sandbox")
 
 
 def _join_new_keyring() -> None:
-    """Gives this thread, and what it starts from now on, an empty session keyring. Keys that a login has put into the user's
-    cannot be reached by those who do not hold that one."""
+    """Gives this thread, and the processes it starts from now on, an empty session keyring. Keys that a login has put into the
+    user's keyring are then out of their reach.
+    """
     architecture = seccomp.find_architecture()
     if architecture is None:
         return
     arguments = (ctypes.c_long(architecture.numbers["keyctl"]), ctypes.c_long(_JOIN_SESSION_KEYRING), ctypes.c_void_p(None))
     if _load_libc().syscall(*arguments) < 0:
-        # Containers forbid the call, to those inside as well; and with too many keys, the last command's keyring stays.
+        # Containers forbid the call, also to the processes inside; and with too many keys, the last command's keyring stays.
         log.debug("no new session keyring: %s", os.strerror(ctypes.get_errno()))
 
 
@@ -158,7 +163,7 @@ def _load_libc() -> ctypes.CDLL:
 OVERRIDES = {
     # A folder with `HEAD`, `objects` and `refs` is a repository only when it is named, as with `git --git-dir`.
     "safe.bareRepository": "explicit",
-    # Otherwise the program that it names is run by `git status`.
+    # Otherwise `git status` runs the program that it names.
     "core.fsmonitor": "false",
     # An address such as `ext::sh -c …` is a command.
     "protocol.ext.allow": "never",
@@ -168,8 +173,9 @@ OVERRIDES = {
 
 
 def add_overrides(variables: Mapping[str, str], *, chosen: Iterable[str] = ()) -> dict[str, str]:
-    """The same environment with these settings behind those that it brings, so that they count. Keys in `chosen` are left
-    out."""
+    """Returns the environment with these settings after its own ones, so that they take precedence. Keys in `chosen` are left
+    out.
+    """
     left_out = {key.lower() for key in chosen}
     count = _read_count(variables)
     added = dict(variables)
@@ -183,12 +189,12 @@ def add_overrides(variables: Mapping[str, str], *, chosen: Iterable[str] = ()) -
 
 
 def list_overridden_keys(variables: Mapping[str, str]) -> list[str]:
-    """The settings that an environment brings."""
+    """Returns the settings that an environment contains."""
     return [key for number in range(_read_count(variables)) if (key := variables.get(f"GIT_CONFIG_KEY_{number}"))]
 
 
 def _read_count(variables: Mapping[str, str]) -> int:
-    """Git refuses to work with a number that is none, or too high; then only ours are left."""
+    """Git refuses an invalid or too large number; then only our settings remain."""
     written = variables.get("GIT_CONFIG_COUNT", "")
     count = int(written) if written.isascii() and written.isdigit() and len(written) < 5 else 0
     return count if all(f"GIT_CONFIG_KEY_{number}" in variables for number in range(count)) else 0

@@ -1,10 +1,12 @@
-"""Places that nothing in a sandbox has to see: where people and programs keep keys, and doors to services that would do on
-their behalf what the sandbox forbids. Names only; whether a place exists is looked up when a sandbox is made.
+"""The sandboxes for commands: `local` is the machine itself, `bubblewrap` a view of it in which only the workspace can be
+changed.
 
-Where commands run: `local` is the machine itself, `bubblewrap` a view of it in which only the workspace can be changed.
+An unavailable sandbox is refused with a remedy, never replaced by a weaker one. Probing starts a process and blocks for some
+milliseconds; a sandbox that worked once is not probed again.
 
-A sandbox that cannot be had is refused with a remedy, never replaced by less. Probing starts a process and blocks for some
-milliseconds; a sandbox that worked once is not probed again."""
+Hidden paths are where users and programs keep keys, and sockets of services that would do on their behalf what the sandbox
+forbids. The list has names only; whether a path exists is checked when a sandbox is made.
+"""
 
 import os
 import platform
@@ -52,7 +54,7 @@ _IN_HOMES = (
     ".config/rclone",
     ".local/share/keyrings",
     ".local/share/kwalletd",
-    # Browsers keep logged-in sessions, and shells what was once typed on a command line.
+    # Browsers keep logged-in sessions, and shells keep typed commands.
     ".mozilla",
     ".config/google-chrome",
     ".config/chromium",
@@ -63,7 +65,7 @@ _IN_HOMES = (
     ".python_history",
     ".psql_history",
     ".mysql_history",
-    # Other agents' logins.
+    # The logins of other agents.
     ".claude.json",
     ".claude/.credentials.json",
     ".codex/auth.json",
@@ -74,7 +76,7 @@ _ELSEWHERE = (
     "/etc/shadow",
     "/etc/gshadow",
     "/etc/sudoers.d",
-    # Whoever may talk to these is as good as root.
+    # Access to these is equivalent to root access.
     "/var/lib/lxd/unix.socket",
     "/var/snap/lxd/common/lxd/unix.socket",
     "/var/lib/incus/unix.socket",
@@ -82,7 +84,7 @@ _ELSEWHERE = (
 
 
 def list_hidden_paths(environ: Mapping[str, str] = os.environ, also: Iterable[str | os.PathLike[str]] = ()) -> tuple[str, ...]:
-    """All of them, for this user: the usual ones, the tower's own folders and socket, and `also`."""
+    """Returns all hidden paths for this user: the usual ones, the daemon's own folders and socket, and `also`."""
     homes = {environ.get("HOME") or "", _find_account_home()} - {""}
     named = [*_ELSEWHERE, *(f"{home}/{place}" for home in sorted(homes) for place in _IN_HOMES)]
     own_home = environ.get("TOWER_HOME")
@@ -103,7 +105,7 @@ NAMES = ("local", "bubblewrap", "modal")
 _PROBE_TIME = 10.0
 _SYSCTL = Path("/proc/sys")
 _SWITCHES = (
-    # Each by its name, its value when it forbids user namespaces, and the value that allows them.
+    # The entries are the setting's name, its value when it forbids user namespaces, and the value that allows them.
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
     ("kernel.unprivileged_userns_clone", "0", "1"),
     ("user.max_user_namespaces", "0", "10000"),
@@ -111,18 +113,19 @@ _SWITCHES = (
 
 
 class Sandbox(Struct, frozen=True):
-    """One way to run commands. Made by `choose`; without a guard it is the machine itself."""
+    """One way to run commands. `choose_sandbox` makes it; without a guard it is the machine itself."""
 
     name: str
     network: bool = True
     hidden: tuple[str, ...] = ()
     guard: str | None = None
-    """The program that builds it, runs the command in it, and whose end is the end of everything inside, at once."""
+    """The program that builds it and runs the command in it; when it ends, every process inside ends at once."""
     abilities: bubblewrap.BubblewrapFeatures = bubblewrap.BubblewrapFeatures()
 
     def wrap(self, argv: Sequence[str], workspace: str) -> list[str]:
-        """The same program, run in this sandbox; `launch.popen` starts it. Raises `SandboxUnavailable` for a workspace that it
-        cannot be built around."""
+        """Returns the command that runs the same program in this sandbox; `launch.popen` starts it. Raises `SandboxUnavailable`
+        for a workspace that it cannot be built around.
+        """
         if self.guard is None:
             return list(argv)
         options = bubblewrap.build_options(workspace, network=self.network, hidden=self.hidden, abilities=self.abilities)
@@ -141,15 +144,17 @@ _hidden: tuple[str | os.PathLike[str], ...] = ()
 
 
 def configure(*, hide: Iterable[str | os.PathLike[str]] = ()) -> None:
-    """Says, once at start, what no sandbox may show, in addition to where keys usually are and to the tower's own folders as
-    the environment names them."""
+    """Sets, once at start, further paths that every sandbox hides, in addition to the usual places of keys and to the daemon's
+    own folders according to the environment.
+    """
     global _hidden
     _hidden = tuple(hide)
 
 
 def choose_sandbox(name: str, *, network: bool = False) -> Sandbox:
-    """The sandbox of that name. `network` lets commands reach it; `local` cannot keep them from it. Raises
-    `SandboxUnavailable` with a remedy."""
+    """Returns the sandbox of that name. `network` gives commands network access; `local` cannot deny it. Raises
+    `SandboxUnavailable` with a remedy.
+    """
     trouble = _find_problem(name)
     if trouble is not None:
         raise errors.SandboxUnavailable(trouble.reason, hint=trouble.remedy)
@@ -161,19 +166,19 @@ def choose_sandbox(name: str, *, network: bool = False) -> Sandbox:
 
 
 def find_best_available() -> tuple[str, SandboxProblem | None]:
-    """The strongest sandbox that can be had here; with `local`, why there is no other."""
+    """Returns the strongest available sandbox; with `local`, also the reason why there is no other."""
     trouble = _find_problem("bubblewrap")
     return ("bubblewrap", None) if trouble is None else (LOCAL.name, trouble)
 
 
 def probe_sandbox(name: str) -> str | None:
-    """Why the sandbox of that name cannot be had, and what to do about it; `None` when it can."""
+    """Returns the reason why the sandbox of that name is unavailable, and the remedy; `None` when it is available."""
     trouble = _find_problem(name)
     return None if trouble is None else f"{trouble.reason}; hint: {trouble.remedy}"
 
 
 def describe_missing_filter() -> str | None:
-    """What a sandbox on this machine lacks, for an architecture whose system calls there is no table of."""
+    """Returns what a sandbox on this machine lacks, for an architecture without a table of system calls."""
     if seccomp.find_architecture() is not None:
         return None
     return f"system calls are not filtered on {platform.machine()}, and the session keyring is passed on"
@@ -196,12 +201,13 @@ def _find_problem(name: str) -> SandboxProblem | None:
 
 
 _worked: dict[str, bubblewrap.BubblewrapFeatures] = {}
-"""The guards that have built a sandbox here, and what they can do."""
+"""The guards that have built a sandbox here, and their features."""
 
 
 def _try_out(guard: str) -> SandboxProblem | None:
-    """Really builds one. Failures are not remembered: once the remedy is applied, the next session has its sandbox. A guard
-    that cannot forbid user namespaces here is taken without: the filter refuses them too."""
+    """Builds a sandbox to test it. Failures are not cached: once the remedy is applied, the next session has its sandbox. A guard
+    that cannot forbid user namespaces here is accepted: the filter refuses them too.
+    """
     known = _read_abilities(guard)
     for disable_userns in (True, False) if known.disable_userns else (False,):
         abilities = bubblewrap.BubblewrapFeatures(disable_userns=disable_userns, perms=known.perms)

@@ -13,7 +13,7 @@ from functools import cache
 
 from msgspec import Struct
 
-# Where the kernel puts what a filter can look at (`struct seccomp_data`); the low half of an argument comes first.
+# The offsets of the fields in `struct seccomp_data`; the low half of an argument comes first.
 _NUMBER, _ARCHITECTURE = 0, 4
 _ARGUMENTS = (16, 24, 32)
 
@@ -21,7 +21,7 @@ _LOAD, _JUMP_EQUAL, _JUMP_FROM, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45,
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 
 _X32_BIT = 0x40000000
-"""Numbers from here on belong to the x32 table, which no other rule looks at."""
+"""Numbers from here on belong to the x32 table, which no other rule covers."""
 _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET. CLONE_NEWTIME cannot be given to `clone`."""
 _PUSHES_INPUT = (0x5412, 0x541C)
@@ -35,7 +35,7 @@ _NETLINK, _NETLINK_ROUTE = 16, 0
 class Architecture(Struct, frozen=True):
     name: str
     audit: int
-    """As the kernel names it to filters."""
+    """The kernel's identifier of the architecture in filters."""
     numbers: dict[str, int]
 
 
@@ -45,10 +45,10 @@ class SyscallRefusal(Struct, frozen=True):
 
 
 REFUSALS = (
-    # Its flags lie behind a pointer, where no filter can look. The C libraries fall back to `clone`.
+    # Its flags are behind a pointer, which no filter can read. The C libraries fall back to `clone`.
     SyscallRefusal(errno.ENOSYS, ("clone3",)),
     SyscallRefusal(errno.EPERM, ("unshare", "setns")),
-    # It opens and connects without the calls that filters look at.
+    # It opens and connects without the calls that filters check.
     SyscallRefusal(errno.ENOSYS, ("io_uring_setup", "io_uring_enter", "io_uring_register")),
     SyscallRefusal(errno.EPERM, ("add_key", "request_key", "keyctl")),
     SyscallRefusal(errno.EPERM, ("bpf", "perf_event_open", "userfaultfd")),
@@ -66,7 +66,7 @@ REFUSALS = (
     SyscallRefusal(errno.EPERM, ("swapon", "swapoff", "quotactl", "quotactl_fd")),
     SyscallRefusal(errno.EPERM, ("clock_settime", "settimeofday", "adjtimex", "clock_adjtime")),
 )
-"""Refused whatever their arguments are."""
+"""System calls that are refused whatever their arguments are."""
 
 _SINCE_ALL_TABLES_ARE_ONE = {
     # Linux has given new calls the same number everywhere since 424.
@@ -193,13 +193,13 @@ ARCHITECTURES = (X86_64, ARM64)
 
 @cache
 def find_architecture() -> Architecture | None:
-    """This machine's; `None` for one that there is no table for, where commands run without a filter."""
+    """Returns this machine's architecture; `None` for one without a table, where commands run without a filter."""
     machine = platform.machine()
     return next((known for known in ARCHITECTURES if known.name == machine), None)
 
 
 def build_filter(architecture: Architecture) -> bytes:
-    """The whole filter. The order matters: a number means nothing before it is known which table it belongs to."""
+    """Builds the whole filter. The order matters: a number means nothing before its table is known."""
     numbers = architecture.numbers
     program = [
         *_make_load(_ARCHITECTURE),
@@ -209,7 +209,7 @@ def build_filter(architecture: Architecture) -> bytes:
     ]
     for refusal in REFUSALS:
         for call in refusal.calls:
-            if call in numbers:  # not every architecture has ever had each of them
+            if call in numbers:  # not every architecture has each of them
                 program += _make_if(_JUMP_EQUAL, numbers[call], [_make_refusal(refusal.error)])
     program += _make_if(_JUMP_EQUAL, numbers["clone"], _make_clone_rules())
     program += _make_if(_JUMP_EQUAL, numbers["socket"], _make_socket_rules())
@@ -219,8 +219,9 @@ def build_filter(architecture: Architecture) -> bytes:
 
 
 def open_filter() -> int | None:
-    """A descriptor that the filter can be read from, once, by a child; to be closed when that has been started. `None` where
-    there is no table. One for each command: reading moves the position for all that share a descriptor."""
+    """Returns a descriptor from which a child can read the filter, once; close it when the child has been started. `None` where
+    there is no table. Each command needs its own: reading moves the position for all processes that share a descriptor.
+    """
     filter_here = _build_local_filter()
     if filter_here is None:
         return None

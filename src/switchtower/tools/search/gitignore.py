@@ -1,4 +1,4 @@
-"""Patterns for paths as git and ripgrep know them, made into regular expressions. Pure, and close rather than complete."""
+"""Compiles path patterns of git and ripgrep into regular expressions. It is close rather than complete."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class InvalidGlob(ValueError):
-    """The pattern cannot be read; the text says why."""
+    """The pattern is invalid; the text gives the reason."""
 
 
 class IgnoreRule(Struct, frozen=True):
@@ -19,12 +19,12 @@ class IgnoreRule(Struct, frozen=True):
 
 
 def parse_gitignore(text: str) -> list[IgnoreRule]:
-    """A whole `.gitignore`. Lines that make no sense are passed over, as git does."""
+    """Parses a whole `.gitignore`. Invalid lines are skipped, as in git."""
     return list(_iterate_rules(text))
 
 
 def is_ignored(path: str, rules_of_folder: Sequence[IgnoreRule], *, is_folder: bool) -> bool | None:
-    """What one folder's rules say about a path below it; None when they say nothing."""
+    """Returns the decision of one folder's rules about a path below it; None when no rule matches."""
     for rule in reversed(rules_of_folder):
         if (is_folder or not rule.folders_only) and rule.matches.fullmatch(path):
             return rule.ignores
@@ -32,7 +32,7 @@ def is_ignored(path: str, rules_of_folder: Sequence[IgnoreRule], *, is_folder: b
 
 
 def compile_glob(glob: str) -> re.Pattern[str]:
-    """A glob that files are chosen by, with `{a,b}`. Without a slash in it, it is about names at any depth."""
+    """Compiles a glob that selects files, with `{a,b}`. Without a slash, it matches names at any depth."""
     return _compile(glob, braces=True)
 
 

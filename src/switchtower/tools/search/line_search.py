@@ -1,9 +1,9 @@
-"""What a search is asked and how its finds are told, for both who search: ripgrep, and our own in `find_lines`.
+"""The query and the matches of a line search, for both searchers: ripgrep, and our own in this module.
 
-A search for lines, in a process of its own: a regular expression that never ends cannot be stopped otherwise. Used where
-there is no ripgrep, and tells its finds in the same form.
-
-It walks with open folders in hand and follows no link, enters no file of secrets, and reads bounded pieces."""
+Our own search runs in a separate process: a regular expression that never ends cannot be stopped otherwise. It is used where
+ripgrep is not installed, and reports its matches in the same form. It walks with open folders and follows no link, opens no file
+with secrets, and reads bounded pieces.
+"""
 
 import os
 import re
@@ -26,7 +26,7 @@ from switchtower.tools.files import scope
 from switchtower.tools.search import gitignore
 
 COMPARED_BYTES = 200
-"""As much of a found line as is told with it."""
+"""The most bytes of a matching line that are reported with it."""
 _LONGEST_RECORD = 64 * 1024
 
 _NOISE = (b": binary file matches (found ", b": WARNING: stopped searching binary file after match (found ")
@@ -42,14 +42,14 @@ class LineQuery(Struct, frozen=True):
 
 
 class LineMatch(Struct, frozen=True):
-    """A line that matched, by whoever searched. It is only believed when the file itself says the same."""
+    """A line that matched, as a searcher reports it. It counts only when the file itself confirms it."""
 
     path: str
     line: int
     column: int
-    """In bytes, from 1."""
+    """The column in bytes, from 1."""
     offset: int
-    """Of the line's first byte."""
+    """The offset of the line's first byte."""
     beginning: bytes
 
 
@@ -63,7 +63,7 @@ def encode_match(find: LineMatch) -> bytes:
 
 
 def parse_matches(chunks: Iterable[bytes]) -> Iterator[LineMatch]:
-    """From `path NUL line:column:offset:text LF`. A path may hold a newline, a text cannot."""
+    """Parses `path NUL line:column:offset:text LF`. A path may contain a newline, a text cannot."""
     waiting = bytearray()
     for chunk in chunks:
         waiting += chunk
@@ -77,7 +77,7 @@ def parse_matches(chunks: Iterable[bytes]) -> Iterator[LineMatch]:
 
 
 def _parse_match(path: bytes, rest: bytes) -> LineMatch | None:
-    # A remark about a binary file stands on a line of its own, so before the next path.
+    # A remark about a binary file is on a separate line, so before the next path.
     while any(noise in path.partition(b"\n")[0] for noise in _NOISE) and b"\n" in path:
         path = path.partition(b"\n")[2]
     line, column, offset, beginning = rest.split(b":", 3)
@@ -93,7 +93,7 @@ def _parse_match(path: bytes, rest: bytes) -> LineMatch | None:
 
 
 TIME_LIMIT = 60
-"""Of processor time. Whoever started this ends it long before; it is for when they are gone."""
+"""The limit of processor time. The parent ends this process long before; the limit is for when the parent has died."""
 _MEMORY_LIMIT = 2 * 1024**3
 _BLOCK = 1024 * 1024
 _LONGEST_LINE = 16 * 1024 * 1024
@@ -105,7 +105,9 @@ _Levels = Sequence[tuple[str, Sequence[gitignore.IgnoreRule]]]
 
 
 def build_command(root: str, query: LineQuery) -> list[str]:
-    """To run this file. Isolated: nothing is imported from the current folder or named by a variable."""
+    """Returns the command that runs this file. It is isolated: nothing is imported from the current folder or named by a
+    variable.
+    """
     package_parent = os.path.dirname(switchtower.__path__[0])  # noqa: PTH120
     start = f"import sys; sys.path.insert(0, sys.argv[1]); from {__name__} import main; main(sys.argv[2:])"
     case = "sensitive" if query.case_sensitive else "ignore"
@@ -125,7 +127,7 @@ def main(args: list[str]) -> None:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
     except (OSError, outcome.ToolFailed):
-        pass  # what cannot be looked at has no matches
+        pass  # an unreadable entry has no matches
 
 
 class _Search:
@@ -190,7 +192,7 @@ class _Search:
                         os.close(inner)
 
     def _is_wanted(self, path: str, levels: _Levels, *, is_folder: bool) -> bool:
-        """A glob has the first word: what it asks for is wanted even where git ignores it."""
+        """A glob takes precedence: it selects a path even where git ignores it."""
         if self._glob is not None:
             chosen = self._glob.fullmatch(path) is not None
             if self._excludes and chosen:
@@ -212,7 +214,9 @@ class _Search:
 
 
 class _LineSearch:
-    """One file, piece by piece: whole lines as far as they go into a piece, or a part of a line that is too long for one."""
+    """Searches one file, piece by piece: whole lines as far as they fit into a piece, or a part of a line that is too long for
+    one.
+    """
 
     def __init__(self, pattern: re.Pattern[str], path: str) -> None:
         self._search = pattern.search
@@ -224,7 +228,7 @@ class _LineSearch:
     def iterate_matches(self, stream: BufferedReader) -> Iterator[LineMatch]:
         for piece in _iterate_pieces(stream):
             end_of_text = piece.find(b"\0")
-            # A file is binary from its first null on.
+            # A file is binary from its first null byte on.
             text = piece if end_of_text < 0 else piece[: piece.rfind(b"\n", 0, end_of_text) + 1]
             yield from self._search_piece(text)
             if end_of_text >= 0:
@@ -265,7 +269,7 @@ class _LineSearch:
 
 
 class _LongLine(Struct, frozen=True):
-    """One that did not fit into the piece before."""
+    """A line that did not fit into the previous piece."""
 
     offset: int
     beginning: bytes
@@ -287,7 +291,7 @@ def _iterate_pieces(stream: BufferedReader) -> Iterator[bytes]:
 
 
 def _add_rules(folder: int, path: str, levels: _Levels) -> list[tuple[str, Sequence[gitignore.IgnoreRule]]]:
-    """A repository inside another has rules of its own only."""
+    """A nested repository has only its own rules."""
     own = _read_rules(folder, ".gitignore")
     if _has_entry(folder, ".git"):
         return [(path, _read_rules(folder, ".git/info/exclude")), (path, own)]

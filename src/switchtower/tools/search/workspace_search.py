@@ -1,11 +1,12 @@
-"""Searches the workspace for lines that match a regular expression: by ripgrep where there is one, otherwise by
-`find_lines`. Blocking; belongs on a thread.
+"""Searches the workspace for lines that match a regular expression: with ripgrep where it is installed, otherwise with
+`line_search`. It blocks and belongs on a thread.
 
-Whoever searches only says where. What is shown is read here, through `scope`, and a find that the file itself does not
-bear out is left aside: so a link that turns while ripgrep follows it gives nothing away.
+A searcher only reports places. The shown lines are read here, through `scope`, and a match that the file itself does not confirm
+is dropped: so a link that changes while ripgrep follows it reveals nothing.
 
-How ripgrep is called: without the user's configuration, without following links, and so that neither a pattern nor a path
-can be taken for an option. Runs nothing itself."""
+Ripgrep is called without the user's configuration, without following links, and so that neither a pattern nor a path can be taken
+for an option.
+"""
 
 import os
 import stat
@@ -27,7 +28,7 @@ _PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
 
 
 class SearchResults:
-    """What was found so far; it can be told at any time."""
+    """The matches so far; they can be rendered at any time."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -36,7 +37,7 @@ class SearchResults:
         self._more = False
 
     def add(self, line: str) -> bool:
-        """Whether there is room for more."""
+        """Returns whether there is room for more."""
         size = len(line.encode(errors="replace")) + 1
         if len(self._lines) == self._most or self._size + size > LONGEST_ANSWER:
             self._more = True
@@ -57,7 +58,7 @@ class SearchResults:
 def search_workspace(
     root: str, query: line_search.LineQuery, results: SearchResults, cancel_scope: cancellation.CancelScope
 ) -> None:
-    """Adds what is found. `query.start` may still be any path that leads into the workspace."""
+    """Adds the matches. `query.start` may still be any path that leads into the workspace."""
     query = _resolve_query(root, query)
     rg = find_ripgrep()
     argv = build_arguments(rg, query, root=root) if rg else line_search.build_command(root, query)
@@ -67,11 +68,11 @@ def search_workspace(
             line = _verify_match(root, find)
             if line is not None and not results.add(line):
                 return
-        # Both end with 2 when they cannot read what is asked; ripgrep also when it could not open some file, without a word.
+        # Both searchers exit with 2 for an invalid query; ripgrep also when it could not open a file, without a message.
         if program.exit_code == 2 and program.error_text:
             problem = program.error_text.partition("\n\n")[0]
             raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, f"the pattern or the glob cannot be read: {problem}")
-        if program.exit_code > 2 or (program.exit_code == 1 and program.error_text):  # without a word it is "nothing found"
+        if program.exit_code > 2 or (program.exit_code == 1 and program.error_text):  # without a message it means "nothing found"
             raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, "the search broke off; hint: try a simpler pattern")
 
 
@@ -90,7 +91,7 @@ def _resolve_query(root: str, query: line_search.LineQuery) -> line_search.LineQ
 
 
 def _verify_match(root: str, find: line_search.LineMatch) -> str | None:
-    """The found line as the file itself has it, or None when it does not, or may not be read."""
+    """Returns the found line as the file itself has it, or None when it does not, or may not be read."""
     with suppress(OSError, outcome.ToolFailed), scope.locate(root, find.path) as place:
         file, _ = scope.open_to_read(place)
         try:
@@ -128,7 +129,7 @@ def find_ripgrep() -> str | None:
 
 
 def build_arguments(rg: str, query: line_search.LineQuery, *, root: str) -> list[str]:
-    """It is to run in the workspace. Its lines have the form that `finding.parse` reads."""
+    """Returns the command, which must run in the workspace. Its lines have the form that `line_search.parse_matches` reads."""
     return [
         rg,
         "--no-config",
@@ -161,8 +162,9 @@ def build_arguments(rg: str, query: line_search.LineQuery, *, root: str) -> list
 
 
 def _build_ignore_options(query: line_search.LineQuery, root: str) -> list[str]:
-    """Git's rules, whether or not this is a repository. Those above the workspace count as far as the repository reaches:
-    without one, a rule in the user's home could hide everything."""
+    """Applies git's rules, whether or not this is a repository. Rules above the workspace count as far as the repository reaches:
+    without one, a rule in the user's home could hide everything.
+    """
     flags = ["--no-require-git", "--no-ignore-dot", "--no-ignore-global"]
     if line_search.has_repository(root):
         return flags
@@ -171,5 +173,5 @@ def _build_ignore_options(query: line_search.LineQuery, root: str) -> list[str]:
 
 
 def _build_secret_globs() -> list[str]:
-    """Not even opened. `scope` has the last word on what is shown."""
+    """These files are not even opened. `scope` has the final decision on what is shown."""
     return [*secrets.NAMES, *secrets.FOLDERS, *(f"**/{folder}/{name}" for folder, name in secrets.PLACES)]

@@ -1,5 +1,5 @@
-"""A workspace's files as they were at one moment, kept as git objects: taking them down, comparing them, bringing them back.
+"""Snapshots of a workspace's files, stored as git objects: they are taken, compared and restored.
 
-Everything in here blocks and belongs on a thread; `checkpoints` is the door. Nothing here reads a repository's own
-configuration, attributes or hooks while it touches objects or refs, so a hostile repository has nothing to say.
+Everything in this package blocks and belongs on a thread; `checkpoints` is the entry point. Nothing here reads a repository's own
+configuration, attributes or hooks while it accesses objects or refs, so a hostile repository has no influence.
 """

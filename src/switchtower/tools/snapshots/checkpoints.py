@@ -1,11 +1,10 @@
-"""Takes snapshots of one workspace: lists, walks, and puts what is new into a store in one go.
+"""Checkpoints: a workspace's files as they were before and after a run, stored, compared and restored. `docs/undo.md` describes
+what is covered.
 
-All that can be done with one workspace's snapshots. One at a time: whoever calls it holds the workspace's lock.
-
-A workspace's files as they were before and after a run: kept, compared, brought back. `docs/undo.md` says what is covered.
-
-Objects go into the workspace's own repository, held by refs below `refs/switchtower`, or into a store of ours when it has
-none. Its index, branches, stash and configuration are never touched, and nothing that it configures is run."""
+Objects are stored in the workspace's own repository, held by refs below `refs/switchtower`, or in a separate store when it has
+none. Its index, branches, stash and configuration are never changed, and nothing that it configures is run. The operations on one
+workspace run one at a time, under the workspace's lock.
+"""
 
 import asyncio
 import os
@@ -39,15 +38,15 @@ _MOST_WAITING_BYTES = 8 * 1024 * 1024
 class SnapshotTaker(Struct, frozen=True):
     root: str
     folder: Path
-    """Where we keep what we know about the workspace."""
+    """The folder for our data about the workspace."""
     repository: VerifiedRepository | None
     apart: frozenset[str]
-    """Folders that are none of the workspace's business, relative to its root."""
+    """Folders that do not belong to the workspace, relative to its root."""
     limits: SnapshotLimits
     cancel_scope: CancelScope
 
     def take(self, into: ObjectStore, *, also: Sequence[str] = (), remember: bool = True) -> str:
-        """The id of a snapshot whose objects are all in the store. `remember` makes the next one quick."""
+        """Returns the id of a snapshot whose objects are all in the store. `remember` makes the next one fast."""
         wanted = snapshots_scan.list_wanted_files(self.root, self.repository, into, also, self.limits, self.cancel_scope)
         known_file = self.folder / "stats"
         known = snapshots_scan.load_known(known_file, into.algorithm)
@@ -77,7 +76,7 @@ class SnapshotTaker(Struct, frozen=True):
 
 
 class _PackBuilder:
-    """What goes into the pack unless the store has it. The store is asked about many at once."""
+    """Collects the objects for the pack that the store lacks. The store is queried for many at once."""
 
     def __init__(self, pack: objects.ObjectPack, checker: ObjectChecker) -> None:
         self._pack = pack
@@ -109,7 +108,7 @@ class WorkspaceSnapshots(Struct, frozen=True):
     root: str
     """The workspace, links resolved."""
     folder: Path
-    """Where we keep what we need for it."""
+    """The folder for our data about it."""
     apart: frozenset[str]
     limits: SnapshotLimits
     cancel_scope: CancelScope
@@ -126,7 +125,7 @@ class WorkspaceSnapshots(Struct, frozen=True):
             return id
 
     def plan_restore(self, before: str, after: str | None, *, redo: bool) -> list[RestoreStep]:
-        """What has to be done to get from `after` to `before`, or the other way round."""
+        """Returns the steps that lead from `after` to `before`, or the other way round."""
         with _translate_errors(), self._open_comparison(before, after) as (place, old, new, differences):
             wanted = new if redo else old
             steps = [
@@ -156,7 +155,7 @@ class WorkspaceSnapshots(Struct, frozen=True):
             return snapshot.diff_snapshots(differences, place, self.folder, limit_bytes, self.cancel_scope)
 
     def forget(self, session_id: str) -> None:
-        """Drops what the session has kept here, and with the last session all that we have of the workspace."""
+        """Drops the session's checkpoints here, and with the last session all our data about the workspace."""
         with _translate_errors():
             for place in object_store.list_stores(self.folder):
                 place.drop(_to_name(session_id), self.cancel_scope)
@@ -169,7 +168,7 @@ class WorkspaceSnapshots(Struct, frozen=True):
 
     @property
     def _sessions(self) -> Path:
-        """A mark for each session that has checkpoints here."""
+        """The folder with a mark for each session that has checkpoints here."""
         return self.folder / "sessions"
 
     def _open_store(self) -> tuple[SnapshotTaker, object_store.ObjectStore]:
@@ -186,8 +185,9 @@ class WorkspaceSnapshots(Struct, frozen=True):
     ) -> Iterator[
         tuple[object_store.ObjectStore, snapshot.WorkspaceSnapshot, snapshot.WorkspaceSnapshot, list[snapshot.FileDifference]]
     ]:
-        """Both snapshots and what differs, with a store that can be written to for the while. Without an `after` it is the
-        workspace as it is now."""
+        """Yields both snapshots and their differences, with a temporarily writable store. Without an `after`, the current
+        workspace is used.
+        """
         taker, place = self._open_store()
         for id in (before, after):
             if id is not None and (not objects.is_id(id) or objects.detect_algorithm(id) != place.algorithm):
@@ -202,7 +202,7 @@ class WorkspaceSnapshots(Struct, frozen=True):
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Turns what can go wrong into one thing that callers understand."""
+    """Turns all failures into one error that callers handle."""
     try:
         yield
     except objects.DamagedObject as damage:
@@ -218,7 +218,7 @@ def _translate_errors() -> Iterator[None]:
 
 
 def _to_name(text: str) -> str:
-    """A part of a ref's name, and a file's: letters, digits, `_` and `-` as they are, all else spelled out."""
+    """Returns a part of a ref's and of a file's name: letters, digits, `_` and `-` stay, everything else is escaped."""
     name = "".join(chr(byte) if byte in _PLAIN else f"={byte:02x}" for byte in text.encode(errors="replace"))
     return name if 0 < len(name) <= _MOST_IN_A_NAME else "=" + sha256(text.encode(errors="replace")).hexdigest()[:32]
 
@@ -229,11 +229,12 @@ T = TypeVar("T")
 
 
 class Checkpoints:
-    """With a `run_id`, git's processes are ended like any of the run's should we crash."""
+    """With a `run_id`, git's processes are ended after a crash like any process of the run."""
 
     def __init__(self, folder: Path, *, apart: Sequence[Path] = (), limits: SnapshotLimits = DEFAULT_LIMITS) -> None:
-        """`folder` is where we keep what we need. It and the folders in `apart` are never covered, should they lie in a
-        workspace: give it all that the daemon writes to."""
+        """`folder` is for our own data. It and the folders in `apart` are never covered, should they lie in a workspace: pass all
+        folders that the daemon writes to.
+        """
         self._folder = folder
         self._apart = (folder, *apart)
         self._limits = limits
@@ -242,8 +243,9 @@ class Checkpoints:
     async def take(
         self, workspace: str, session_id: str, label: str, *, also: Sequence[str] = (), run_id: str | None = None
     ) -> str:
-        """Keeps the files as they are now and answers a git tree's id. `also` names files to cover though they are ignored;
-        give the same names before and after. Raises `Unavailable`."""
+        """Stores the current files and returns the id of a git tree. `also` names files to cover although they are ignored; pass
+        the same names before and after. Raises `GitUnavailable`.
+        """
         root = await _resolve_real_path(workspace)
         async with self._lock(root):
             return await self._run(root, lambda keeper: keeper.take(session_id, label, also), run_id)
@@ -258,9 +260,10 @@ class Checkpoints:
         force: bool = False,
         run_id: str | None = None,
     ) -> RestoreResult:
-        """Takes back what lies between two checkpoints, or makes it again; `force` also where somebody has changed a file
-        since. Without `after`, what is there now counts as that. Raises `Unavailable` before anything is touched; once it has
-        begun it goes to its end, also when cancelled."""
+        """Takes back the changes between two checkpoints, or makes them again; with `force` also where a file has been changed
+        since. Without `after`, the current files count as that. Raises `GitUnavailable` before anything is changed; once started,
+        it runs to its end even when cancelled.
+        """
         root = await _resolve_real_path(workspace)
         async with self._lock(root):
             steps = await self._run(root, lambda keeper: keeper.plan_restore(before, after, redo=direction == "redo"), run_id)
@@ -268,14 +271,16 @@ class Checkpoints:
             return await concurrency.run_to_completion(concurrency.run_in_thread(unstoppable.restore, steps, force=force))
 
     async def diff(self, workspace: str, before: str, after: str | None = None, *, limit_bytes: int | None = None) -> str:
-        """What changed from `before` to `after`, or to now, as a unified diff; cut off at the limit. Raises `Unavailable`."""
+        """Returns the changes from `before` to `after`, or to now, as a unified diff, truncated at the limit. Raises
+        `GitUnavailable`.
+        """
         root = await _resolve_real_path(workspace)
         most = self._limits.diff_bytes if limit_bytes is None else limit_bytes
         async with self._lock(root):
             return await self._run(root, lambda keeper: keeper.diff(before, after, most))
 
     async def forget(self, workspace: str, session_id: str) -> None:
-        """Drops the session's checkpoints; also when the workspace itself is gone. Raises `Unavailable`."""
+        """Drops the session's checkpoints, even when the workspace itself no longer exists. Raises `GitUnavailable`."""
         root = await _resolve_real_path(workspace)
         async with self._lock(root):
             await self._run(root, lambda keeper: keeper.forget(session_id))
@@ -289,7 +294,7 @@ class Checkpoints:
         )
 
     def _lock(self, root: str) -> asyncio.Lock:
-        """One for each workspace; it is gone when nobody holds or awaits it."""
+        """Returns the lock of a workspace; it is collected when no task holds or awaits it."""
         return self._locks.setdefault(root, asyncio.Lock())
 
     def _make_snapshots(self, root: str, cancel_scope: CancelScope) -> WorkspaceSnapshots:

@@ -1,5 +1,5 @@
-"""Looking at files through folders that are held open. No link is ever followed, and nothing but folders, regular files and
-links is opened: a pipe or a device would hang or act on it.
+"""Reads files through folders that are held open. No link is ever followed, and nothing but folders, regular files and links is
+opened: a pipe or a device would block or act on it.
 """
 
 import os
@@ -20,20 +20,20 @@ Entries = list["os.DirEntry[str]"]
 
 
 class PresentFile(Struct, frozen=True):
-    """A file or link as it is now."""
+    """The current state of a file or link."""
 
     mode: int
-    """As in a tree."""
+    """The mode as in a tree."""
     content: bytes
 
 
 class NestedRepository(Exception):
-    """A folder on the way has a repository of its own."""
+    """A folder on the way has its own repository."""
 
 
 @contextmanager
 def open_root(path: str) -> Iterator[int]:
-    """The workspace itself. It may be reached through a link: that is the user's own choice."""
+    """Opens the workspace itself. It may be reached through a link: that is the user's own choice."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -43,7 +43,7 @@ def open_root(path: str) -> Iterator[int]:
 
 @contextmanager
 def open_subfolder(parent: int, name: str) -> Iterator[int | None]:
-    """The folder of that name; `None` when it is none, or not ours to read."""
+    """Opens the folder of that name; `None` when it is not a folder, or may not be read."""
     try:
         folder = os.open(name, _OPEN_FOLDER, dir_fd=parent)
     except OSError:
@@ -57,7 +57,7 @@ def open_subfolder(parent: int, name: str) -> Iterator[int | None]:
 
 @contextmanager
 def open_parent(root: int, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """The folder that a path lies in and the name in it. `make` creates folders that are missing on the way."""
+    """Opens the folder that contains a path, and yields the name in it. `make` creates folders that are missing on the way."""
     *parts, name = path.split("/")
     folder = os.dup(root)
     try:
@@ -84,15 +84,16 @@ def is_repository(entries: Entries) -> bool:
 
 
 def read_present(folder: int, name: str, most_bytes: int) -> PresentFile | None:
-    """`None` for what is neither file nor link, is too large, or cannot be read. Raises `FileNotFoundError` when there is
-    nothing."""
+    """Returns `None` for an entry that is neither file nor link, is too large, or cannot be read. Raises `FileNotFoundError` when
+    there is no entry.
+    """
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     try:
         if stat.S_ISLNK(status.st_mode):
             return PresentFile(objects.LINK, os.fsencode(os.readlink(name, dir_fd=folder)))
         if not stat.S_ISREG(status.st_mode):
             return None
-        # It may be something else by now: only what was opened counts.
+        # The entry may have changed: only the opened file counts.
         with os.fdopen(os.open(name, _OPEN_FILE, dir_fd=folder), "rb") as stream:
             status = os.fstat(stream.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
@@ -105,7 +106,7 @@ def read_present(folder: int, name: str, most_bytes: int) -> PresentFile | None:
 
 
 def is_empty(parent: int, name: str, depth: int = 0) -> bool:
-    """Whether it is a folder with nothing but such folders in it. One without end is not."""
+    """Returns whether it is a folder with nothing but such folders in it. An endless one does not count."""
     with open_subfolder(parent, name) as folder:
         if folder is None or depth > _MOST_DEEP:
             return False

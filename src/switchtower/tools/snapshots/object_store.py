@@ -1,7 +1,7 @@
-"""Where snapshots' objects lie: in the repository that the workspace is part of, otherwise in a bare repository of our own.
+"""The store of snapshots' objects: the repository that contains the workspace, otherwise our own bare repository.
 
-A repository's objects and refs are reached through a git folder of ours that has links to them and a configuration with
-nothing in it. So git, while it works here, never reads what the repository's own configuration tells it to run.
+A repository's objects and refs are accessed through a separate git folder that has links to them and an empty configuration. So
+git, while it works here, never reads the programs that the repository's own configuration names.
 """
 
 import os
@@ -26,7 +26,7 @@ _OWN = "own"
 _REPOSITORY = "repository"
 _SCRATCH = "scratch-"
 _MOST_LOOSE = 100
-"""More new objects than this stay together in a pack; fewer go where git puts its own, so that packs do not pile up."""
+"""More new objects than this stay together in a pack; fewer are stored loose, so that packs do not pile up."""
 
 
 class ObjectStore(Struct, frozen=True):
@@ -34,9 +34,9 @@ class ObjectStore(Struct, frozen=True):
     object_folder: str
     algorithm: str
     also_read: tuple[str, ...] = ()
-    """More folders of objects, for reading."""
+    """Further folders of objects, for reading."""
     shared: str = "umask"
-    """Git's `core.sharedRepository`, so that others of a shared repository can still write into it."""
+    """Git's `core.sharedRepository`, so that other users of a shared repository can still write into it."""
 
     @property
     def git(self) -> process.GitRunner:
@@ -50,7 +50,7 @@ class ObjectStore(Struct, frozen=True):
 
     @contextmanager
     def open_scratch(self, folder: Path) -> Iterator["ObjectStore"]:
-        """The same objects to read, and a place that is gone afterwards to write to."""
+        """Yields a store that reads the same objects, and writes to a temporary folder."""
         with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder) as temporary:
             yield replace(self, object_folder=temporary, also_read=(self.object_folder, *self.also_read), shared="umask")
 
@@ -74,7 +74,7 @@ class ObjectStore(Struct, frozen=True):
         self.git.run(cancel_scope, "-c", f"core.sharedRepository={self.shared}", "update-ref", f"{REFS}/{ref}", id)
 
     def drop(self, prefix: str, cancel_scope: CancelScope) -> None:
-        """Lets go of all refs below the prefix."""
+        """Deletes all refs below the prefix."""
         listed = self.git.run(cancel_scope, "for-each-ref", "--format=%(refname)", f"{REFS}/{prefix}/")
         commands = b"".join(b"delete %s\n" % name for name in listed.splitlines())
         if commands:
@@ -84,18 +84,18 @@ class ObjectStore(Struct, frozen=True):
                 self.git.run(cancel_scope, "update-ref", "--stdin", stdin=file)
 
     def clean(self, cancel_scope: CancelScope) -> None:
-        """Removes what no ref keeps. Only for a store of ours: in a repository that is for its owner to do."""
+        """Removes objects that no ref keeps. It is only for our own store: in a repository, the owner decides that."""
         self.git.try_run(cancel_scope, "gc", "--quiet", "--prune=now")
 
 
 def open_store(repository: VerifiedRepository | None, folder: Path) -> ObjectStore:
-    """The store of the workspace whose things we keep in `folder`, made when it is not there yet."""
+    """Returns the store of the workspace whose data we keep in `folder`; creates it when it does not exist yet."""
     _sweep(folder)
     own, beside = folder / _OWN, folder / _REPOSITORY
     if repository is None:
         _lay_out(own, "sha1", links={})
         store = ObjectStore(git_dir=str(own), object_folder=str(own / "objects"), algorithm="sha1")
-        # It may have been part of a repository when earlier snapshots were taken.
+        # The workspace may have been part of a repository when earlier snapshots were taken.
         return replace(store, also_read=(str(beside / "objects"),)) if beside.exists() else store
     common = Path(repository.common_dir)
     _lay_out(beside, repository.algorithm, links={name: common / name for name in _list_shared_names(common)})
@@ -106,18 +106,18 @@ def open_store(repository: VerifiedRepository | None, folder: Path) -> ObjectSto
         shared=_detect_sharing(common / "objects"),
     )
     if repository.algorithm == "sha1" and own.exists():
-        # It was a plain folder when earlier snapshots were taken.
+        # The workspace was a plain folder when earlier snapshots were taken.
         return replace(store, also_read=(str(own / "objects"),))
     return store
 
 
 def find_own_store(folder: Path) -> ObjectStore | None:
-    """The store of ours that the workspace has had so far."""
+    """Returns the separate store that the workspace has had so far."""
     return _find_existing(folder / _OWN)
 
 
 def list_stores(folder: Path) -> list[ObjectStore]:
-    """The stores that the workspace has had so far, whatever it is now."""
+    """Returns the stores that the workspace has had so far, whatever it is now."""
     return [place for place in map(_find_existing, (folder / _OWN, folder / _REPOSITORY)) if place]
 
 
@@ -132,7 +132,7 @@ def _list_shared_names(common: Path) -> list[str]:
 
 
 def _lay_out(place: Path, algorithm: str, links: Mapping[str, Path]) -> None:
-    """A git folder with nothing in it, or with nothing but links in it."""
+    """Makes an empty git folder, or one with nothing but links in it."""
     place.mkdir(parents=True, exist_ok=True)
     for name, target in links.items():
         link = place / name
@@ -169,12 +169,12 @@ def _detect_sharing(folder: Path) -> str:
 
 
 def _sweep(folder: Path) -> None:
-    """What a killed daemon left."""
+    """Removes the leftovers of a killed daemon."""
     for left in folder.glob(f"{_SCRATCH}*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 def _quote_path(folder: str) -> str:
-    """In the quotes that git understands: a colon would end the name."""
+    """Quotes the path for git: a colon would end the name."""
     escaped = "".join(f"\\{byte:03o}" if byte < 0x20 or byte in b'"\\' else chr(byte) for byte in os.fsencode(folder))
     return '"' + os.fsdecode(escaped.encode("latin-1")) + '"'

@@ -1,11 +1,9 @@
-"""Git's own forms: the id of an object, a tree, a pack. Pure bytes; no process and no file but the one it is handed.
+"""Git's own formats: the id of an object, a tree, a pack; and objects read from a store, through a git process that stays open
+for further queries.
 
-Packs are written here and not by git, because git would read each file by its name: a link that takes the name's place in
-that moment would be followed.
-
-Objects out of a store, through a git process that stays for as long as there are questions.
-
-From folders of entries to git's trees, and into a pack as far as the store does not have them."""
+Packs are written here and not by git, because git would read each file by its name: a link that replaces the file in that moment
+would be followed.
+"""
 
 import hashlib
 import os
@@ -28,7 +26,7 @@ FOLDER = 0o40000
 _MODES = {b"%o" % mode: mode for mode in (FILE, PROGRAM, LINK, FOLDER)}
 _PACK_TYPES = {"tree": 2, "blob": 3}
 _QUICK = 1
-"""Zlib's level: a snapshot is waited for."""
+"""Zlib's level: a run waits for the snapshot."""
 _CHUNK = 1024 * 1024
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -41,7 +39,7 @@ class TreeEntry(Struct, frozen=True):
 
 
 class DamagedObject(Exception):
-    """An object is not what its id says, or no tree that we would write."""
+    """An object does not match its id, or is not a tree that we would write."""
 
 
 def is_id(text: str) -> bool:
@@ -65,7 +63,7 @@ def encode_tree(entries: Mapping[bytes, TreeEntry]) -> bytes:
 
 
 def decode_tree(content: bytes, id: str) -> dict[bytes, TreeEntry]:
-    """The entries of the tree with this id. A tree that was tampered with, or that is none of ours, is refused."""
+    """Returns the entries of the tree with this id. A tree that was tampered with, or that we would not write, is refused."""
     if compute_object_id(detect_algorithm(id), "tree", content) != id:
         raise DamagedObject(f"the tree {id} is not what its id says")
     entries: dict[bytes, TreeEntry] = {}
@@ -84,12 +82,12 @@ def decode_tree(content: bytes, id: str) -> dict[bytes, TreeEntry]:
 
 
 def is_plain_name(name: bytes) -> bool:
-    """Whether it names something in a folder, and nothing that is git's."""
+    """Returns whether it names an entry in a folder, and not one of git's own."""
     return name not in (b"", b".", b"..") and b"/" not in name and b"\0" not in name and name.lower() != b".git"
 
 
 class ObjectPack:
-    """Objects on their way into a store, gathered in a file."""
+    """Objects for a store, collected in a file."""
 
     def __init__(self, algorithm: str, file: IO[bytes]) -> None:
         self.algorithm = algorithm
@@ -106,7 +104,7 @@ class ObjectPack:
         return id
 
     def finish(self) -> IO[bytes]:
-        """The file, complete and wound back to its start. Nothing can be added after that."""
+        """Returns the complete file, positioned at its start. Nothing can be added after that."""
         self._file.seek(0)
         self._file.write(_encode_pack_header(len(self.ids)))
         self._file.seek(0)
@@ -124,7 +122,7 @@ def _encode_pack_header(count: int) -> bytes:
 
 
 def _encode_object_header(type: int, size: int) -> bytes:
-    """The type and the lowest four bits of the size, then seven bits a byte; the top bit says that more follow."""
+    """Encodes the type and the lowest four bits of the size, then seven bits a byte; the top bit marks that more follow."""
     header = bytearray()
     byte = type << 4 | size & 0x0F
     size >>= 4
@@ -137,13 +135,13 @@ def _encode_object_header(type: int, size: int) -> bytes:
 
 
 _CHECKS_AT_ONCE = 200
-"""So few that neither side's pipe fills up while the other waits."""
+"""The batch is so small that neither side's pipe fills up while the other waits."""
 _LARGEST = 256 * 1024 * 1024
-"""Nothing of ours is larger. Whoever can write to the repository can put something endless in its place."""
+"""Our objects are never larger. Any user with write access to the repository could put an endless one in their place."""
 
 
 class ObjectChecker:
-    """Tells which objects a store has, in a size that can be read."""
+    """Checks which objects a store has, in a size that can be read."""
 
     def __init__(self, running: HelperProgram) -> None:
         self._running = running
@@ -163,7 +161,7 @@ class ObjectChecker:
 
 
 class ObjectReader:
-    """Reads objects, and believes none that is not what its id says."""
+    """Reads objects, and refuses any that does not match its id."""
 
     def __init__(self, running: HelperProgram, cancel_scope: CancelScope) -> None:
         self._running = running
@@ -194,7 +192,7 @@ class ObjectReader:
 
 
 def _is_present(answer: Sequence[bytes]) -> bool:
-    """One that nobody can read is as good as gone."""
+    """Returns whether it exists; an unreadable object counts as missing."""
     match answer:
         case [_, b"missing"]:
             return False
@@ -216,7 +214,7 @@ FolderTree = dict[str, Union[TreeEntry, "FolderTree"]]
 
 
 class MissingObject(Exception):
-    """The store has lost an object that an earlier snapshot put there, and no ref has kept since."""
+    """The store has lost an object that an earlier snapshot stored, and that no ref has kept since."""
 
 
 class _Tree(Struct):
@@ -227,14 +225,15 @@ class _Tree(Struct):
 
 
 def add_trees(files: FolderTree, unread: set[str], pack: ObjectPack, checker: ObjectChecker) -> str:
-    """Puts the trees that the store does not have into the pack. Where it has one, it has all that is in it; elsewhere
-    it is asked for the files that were not read again."""
+    """Adds the trees that the store lacks to the pack. When the store has a tree, it has everything in it; otherwise the files
+    that were not read again are checked too.
+    """
     top = _encode_folder(files, pack.algorithm)
     doubtful: set[str] = set()
     level = [top]
     while level:
         missing = set(checker.find_missing([tree.id for tree in level]))
-        # Of the empty tree git says that it is there, even where it is not.
+        # Git reports that the empty tree exists, even where it does not.
         new = [tree for tree in level if tree.id in missing or not tree.content]
         for tree in new:
             pack.add("tree", tree.content)

@@ -1,7 +1,7 @@
-"""Brings files back to how one snapshot has them, as far as they are how the other has them. Nothing else is touched.
+"""Restores files to their state in one snapshot, if they are still as in the other. Nothing else is changed.
 
-Each file is replaced in one step. Folders are held open on the way and no link is followed, so nothing outside the workspace
-can be reached. What is already as wanted counts as done: begun again after a crash, it goes on where it stopped.
+Each file is replaced in one step. Folders are held open on the way and no link is followed, so nothing outside the workspace can
+be reached. A file that already has its target state counts as done: restarted after a crash, the restore continues.
 """
 
 import errno
@@ -22,15 +22,15 @@ _IN_THE_WAY = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.EISDIR,
 
 class RestoreResult(Struct, frozen=True):
     files: tuple[str, ...] = ()
-    """Now as wanted, those included that were so before."""
+    """Files that now have their target state, including those that had it before."""
     skipped: tuple[str, ...] = ()
-    """Left alone: somebody has changed them since, or something else is in their place."""
+    """Files that were skipped: they have been changed since, or something else is in their place."""
     failed: tuple[str, ...] = ()
-    """Could not be written, each with the reason."""
+    """Files that could not be written, each with the reason."""
 
 
 class RestoreStep(Struct, frozen=True):
-    """One path: how it should be now, and how it should become. `None` is that it is not there."""
+    """One path: its expected current state, and its target state. `None` means that it does not exist."""
 
     path: str
     have: TreeEntry | None
@@ -39,12 +39,12 @@ class RestoreStep(Struct, frozen=True):
 
 
 class _SomethingElse:
-    """Neither file nor link, or not to be read."""
+    """An entry that is neither file nor link, or cannot be read."""
 
 
 class Restorer:
     def __init__(self, root: str, *, algorithm: str, most_bytes: int, reader: ObjectReader, force: bool) -> None:
-        """`force` also replaces what somebody has changed since."""
+        """`force` also replaces files that have been changed since."""
         self._root = root
         self._algorithm = algorithm
         self._most_bytes = most_bytes
@@ -56,7 +56,7 @@ class Restorer:
 
     def restore(self, steps: Iterable[RestoreStep]) -> RestoreResult:
         with folders.open_root(self._root) as root:
-            # What goes makes room for what comes: a file may be where a folder has to be.
+            # Removals come first: a file may be where a folder has to be.
             for step in sorted(steps, key=lambda step: step.want is not None):
                 self._apply_step(root, step)
         return RestoreResult(
@@ -105,7 +105,7 @@ class Restorer:
         with folders.open_parent(root, step.path, make=True) as (folder, name):
             if folders.is_empty(folder, name):
                 folders.remove_empty(folder, name)
-            # Always the same name for the same file, so that a second try after a crash clears up behind the first.
+            # The same file always has the same name, so that a second attempt after a crash cleans up after the first.
             beside = f".tower-{hashlib.blake2b(os.fsencode(step.path), digest_size=8).hexdigest()}.tmp"
             with suppress(FileNotFoundError):
                 os.unlink(beside, dir_fd=folder)
@@ -150,7 +150,7 @@ def _write_new(folder: int, name: str, content: bytes, step: RestoreStep, want: 
 
 
 def _compute_permissions(former: os.stat_result, want: TreeEntry) -> int:
-    """As they were, but whoever may read a program may run it, and nobody runs what is none."""
+    """Keeps the permissions, but every user who may read a program may run it, and no other file is executable."""
     permissions = stat.S_IMODE(former.st_mode)
     return permissions | (permissions & 0o444) >> 2 if want.mode == objects.PROGRAM else permissions & ~0o111
 
@@ -164,5 +164,5 @@ def _read_former_status(folder: int, name: str) -> os.stat_result | None:
 
 
 def _to_printable(paths: list[str]) -> tuple[str, ...]:
-    """A name can hold bytes that are no text; whoever is told about it can read only text."""
+    """Makes names printable: a name can contain bytes that are not valid text, and a client can show only text."""
     return tuple(os.fsencode(path).decode(errors="replace") for path in sorted(paths))

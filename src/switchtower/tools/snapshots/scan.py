@@ -1,16 +1,13 @@
-"""How much of a workspace a snapshot covers. Beyond these it is refused or a file is left out; it never grows without bound.
+"""Scans a workspace for a snapshot: stores the wanted files and notes the names of the rest. It follows no link, opens nothing
+but folders and regular files, and reads only files that seem changed since the last scan.
 
-What a file looked like from outside when its content was last taken down. One that still looks the same is not read again.
+Git determines the wanted files: tracked ones, and untracked ones that are not ignored. Ignored files, secrets, files that are too
+large or unreadable, nested repositories, and anything that is neither file nor link are left out, and only named. Beyond its
+limits a snapshot is refused or a file is left out; it never grows without bound.
 
-A file that changed just before it was read is not remembered: a second change in the same tick of the clock would not show.
-
-Which files of a workspace belong into a snapshot, by name. Git says so: what it tracks, and what nobody told it to ignore.
-
-A walk through a workspace that takes down the files wanted and notes the names of the rest. Follows no link, opens nothing
-but folders and regular files, and reads only files that look changed since the last time.
-
-Left out, and only named: ignored files, secrets, files too large, what cannot be read, repositories inside, and whatever is
-neither file nor link."""
+A file whose status is the same as at the last scan is not read again. The status of a file that changed just before it was read
+is not remembered: a second change in the same tick of the clock would not show.
+"""
 
 import os
 import posixpath
@@ -38,18 +35,18 @@ MiB = 1024 * 1024
 
 class SnapshotLimits(Struct, frozen=True):
     seconds: float = 30.0
-    """For taking or comparing. Bringing files back goes to its end once it has begun."""
+    """The time limit for taking or comparing. A restore runs to its end once it has started."""
     file_bytes: int = 20 * MiB
     """A larger file is left out."""
     new_bytes: int = 500 * MiB
-    """What one snapshot may read that the one before had not."""
+    """The most bytes that one snapshot may read that the previous one had not."""
     repository_files: int = 200_000
     folder_files: int = 20_000
-    """In a folder that is no repository, where nobody has said what is rubbish."""
+    """The most files in a folder that is not a repository, where no ignore rules exist."""
     names_left_out: int = 200_000
-    """Names of files that are not covered; they are remembered so that nobody takes them for new ones."""
+    """The most names of files that are not covered; they are kept so that these do not count as new files."""
     depth: int = 128
-    """Folders inside folders; what lies deeper is left out."""
+    """The most nested folders; deeper ones are left out."""
     diff_bytes: int = 1 * MiB
 
 
@@ -57,7 +54,7 @@ _TICK_NS = 1_000_000_000
 _THIS_PROCESS = uuid4().hex
 
 StatusSummary = tuple[int, int, int, int, int]
-"""Size, times of change of content and of the rest, inode, mode."""
+"""The size, the times of change of content and of the rest, inode, mode."""
 
 
 def summarize_status(status: os.stat_result) -> StatusSummary:
@@ -69,12 +66,12 @@ def is_settled(status: os.stat_result, now_ns: int) -> bool:
 
 
 class KnownFileStats(msgspec.Struct):
-    """The files of one workspace as last seen, by path."""
+    """The files of one workspace at the last scan, by path."""
 
     algorithm: str
     files: dict[str, tuple[StatusSummary, str]]
     judged_by: str = _THIS_PROCESS
-    """Who found that none of them holds secrets: the rules for that may have become others since."""
+    """The process that found no secrets among them: the rules for that may have changed since."""
 
     @property
     def has_current_secret_rules(self) -> bool:
@@ -82,7 +79,7 @@ class KnownFileStats(msgspec.Struct):
 
 
 def load_known(path: Path, algorithm: str) -> KnownFileStats:
-    """Empty when there is none, or none that can be used."""
+    """Returns an empty record when there is none, or none that can be used."""
     with suppress(OSError, msgspec.DecodeError, ValueError):
         known = msgspec.msgpack.decode(path.read_bytes(), type=KnownFileStats)
         if known.algorithm == algorithm:
@@ -101,7 +98,7 @@ def save_known(path: Path, known: KnownFileStats) -> None:
 
 
 def _is_text(name: str) -> bool:
-    """A name can hold bytes that are no text."""
+    """Returns whether the name is valid text; a name can contain any bytes."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -125,7 +122,7 @@ RUBBISH = (
     ".cache",
     "target",
 )
-"""Folders that are left out where no repository says what to ignore."""
+"""Folders that are left out where no repository has ignore rules."""
 
 
 class WantedFiles:
@@ -192,21 +189,21 @@ def _list_with_git(
 
 
 _MOST_NAMED = 100
-"""An uncovered folder with more inside is left out as a whole; of a smaller one each file is named."""
+"""An uncovered folder with more entries is left out as a whole; in a smaller one each file is named."""
 _HALF_WRITTEN = re.compile(r"\.tower-[0-9a-f]{16}\.tmp")
 
 
 class WorkspaceScan(Struct):
-    """What was found."""
+    """The result of a scan."""
 
     files: FolderTree = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
-    """A folder's name ends with a slash."""
+    """The names that were left out; a folder's name ends with a slash."""
     private: list[str] = field(default_factory=list)
     """Files that only their owner may read or write."""
     known: dict[str, tuple[StatusSummary, str]] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)
-    """Ids taken from the last time."""
+    """Ids taken from the last scan."""
 
 
 class WorkspaceScanner:
@@ -220,8 +217,7 @@ class WorkspaceScanner:
         limits: SnapshotLimits,
         cancel_scope: CancelScope,
     ) -> None:
-        """`keep` takes a file's content into the store and answers its id; `apart` are folders that are none of the
-        workspace's business."""
+        """`keep` stores a file's content and returns its id; `apart` are folders that do not belong to the workspace."""
         self._root = root
         self._known = known.files
         self._no_secrets = known.files if known.has_current_secret_rules else {}
@@ -282,7 +278,7 @@ class WorkspaceScanner:
         try:
             status = entry.stat(follow_symlinks=False)
         except OSError:
-            return None  # gone meanwhile
+            return None  # removed meanwhile
         look = summarize_status(status)
         last_look, id = self._known.get(path, (None, ""))
         if look == last_look:
@@ -306,7 +302,7 @@ class WorkspaceScanner:
             present = folders.read_present(folder, name, self._limits.file_bytes)
         except FileNotFoundError:
             return None
-        # What became something else since its status was read is for the next time.
+        # An entry whose type changed since its status was read is left to the next snapshot.
         if present is None or stat.S_IFMT(present.mode) != stat.S_IFMT(status.st_mode):
             return None
         self._new_bytes += len(present.content)
@@ -334,7 +330,7 @@ class _UncoveredNames:
         self._most_deep = most_deep
 
     def gather(self, entries: folders.Entries, folder: int, prefix: str, depth: int) -> bool:
-        """Whether all could be named. A repository is not looked into; an empty folder has nothing to name."""
+        """Returns whether all could be named. A nested repository is not entered; an empty folder has nothing to name."""
         self._seen += len(entries)
         if self._seen > _MOST_NAMED or depth > self._most_deep or folders.is_repository(entries):
             return False

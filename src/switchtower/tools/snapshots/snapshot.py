@@ -1,10 +1,11 @@
-"""A snapshot as git objects, and what differs between two of them.
+"""A snapshot as git objects, and the differences between two of them.
 
-It is a tree of three: `files` as they were, `left-out` with the names of what was there and is not in it, and `private` with
-the names of files that only their owner may read. A path that either of two snapshots left out is no difference between
-them: nobody knows what was in it.
+It is a tree of three: `files` as they were, `left-out` with the names of existing files that are not in it, and `private` with
+the names of files that only their owner may read. A path that either of two snapshots left out does not count as a difference:
+its content is unknown.
 
-The differences between two snapshots as a unified diff. Git writes it, from two trees that hold nothing but what differs."""
+Git writes the differences as a unified diff, from two trees that contain nothing but the differing files.
+"""
 
 import os
 import tempfile
@@ -27,11 +28,11 @@ class WorkspaceSnapshot(Struct, frozen=True):
     files: str
     """The id of their tree."""
     left_out: frozenset[str]
-    """A folder's name ends with a slash."""
+    """The names that were left out; a folder's name ends with a slash."""
     private: frozenset[str]
 
     def is_covered(self, path: str) -> bool:
-        """Whether it would hold the file if there was one."""
+        """Returns whether the snapshot would contain the file if it existed."""
         slash = path.find("/")
         while slash >= 0:
             if path[: slash + 1] in self.left_out:
@@ -41,7 +42,7 @@ class WorkspaceSnapshot(Struct, frozen=True):
 
 
 class FileDifference(Struct, frozen=True):
-    """A file or link that is not the same in both. `None` is that there is none."""
+    """A file or link that differs. `None` means that it does not exist."""
 
     path: str
     before: TreeEntry | None
@@ -49,7 +50,7 @@ class FileDifference(Struct, frozen=True):
 
 
 def encode_snapshot(files: str, scan: WorkspaceScan, keep: Callable[[bytes], str]) -> bytes:
-    """The tree of three. `keep` takes a blob into the store and answers its id."""
+    """Encodes the tree of three. `keep` stores a blob and returns its id."""
     return objects.encode_tree(
         {
             _FILES: TreeEntry(objects.FOLDER, files),
@@ -71,7 +72,7 @@ def load_snapshot(reader: ObjectReader, id: str) -> WorkspaceSnapshot:
 
 
 def iterate_differences(reader: ObjectReader, before: WorkspaceSnapshot, after: WorkspaceSnapshot) -> Iterator[FileDifference]:
-    """In order, folder by folder, without those that one of the two does not cover."""
+    """Yields the differences in order, folder by folder, without those that one of the two does not cover."""
     for difference in _compare_trees(reader, before.files, after.files, ""):
         if before.is_covered(difference.path) and after.is_covered(difference.path):
             yield difference
@@ -93,7 +94,7 @@ def _compare_trees(reader: ObjectReader, before: str | None, after: str | None, 
 
 
 def _split_kinds(entry: TreeEntry | None) -> tuple[str | None, TreeEntry | None]:
-    """As a folder and as a file; it is at most one of them."""
+    """Returns it as a folder and as a file; it is at most one of them."""
     return (entry.id, None) if entry and entry.mode == objects.FOLDER else (None, entry)
 
 
@@ -123,7 +124,7 @@ _LARGE = "2m"
 def diff_snapshots(
     differences: Iterable[FileDifference], scratch: ObjectStore, folder: Path, limit_bytes: int, cancel_scope: CancelScope
 ) -> str:
-    """Both trees go into the scratch store. What is beyond the limit is cut off, and the text says so."""
+    """Writes both trees to the scratch store and compares them. The diff is truncated at the limit, with a note."""
     before: objects.FolderTree = {}
     after: objects.FolderTree = {}
     for difference in differences:

@@ -1,1 +1,1 @@
-"""What the models look like: text with styles. Knows Rich and no widget, so that it can be looked at without a screen."""
+"""Paints models as styled text. It knows Rich but no widget, so tests can inspect the result without a screen."""

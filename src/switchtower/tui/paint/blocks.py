@@ -1,8 +1,7 @@
-"""Tools in words: what a call is about on one line, and what it shows below.
+"""Paints each block of a transcript as lines.
 
-Each block of a transcript as lines: what was said, thought, done, asked, and how it ended.
-
-Folded, a card shows what it is and how it went; unfolded, all of it, up to a bound that it tells."""
+A folded tool card shows its headline and its result; an unfolded one shows everything, up to a limit that it states.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -29,10 +28,10 @@ _VERBS = {
 }
 _WRITE_TOOLS = frozenset({"sandbox_write_file", "sandbox_edit_file"})
 _QUIET_TOOLS = frozenset({"sandbox_read_file", "sandbox_list_dir", "sandbox_search", "ask_user"})
-"""Their results are for the model; folded, the size says enough."""
+"""Tools whose results are for the model; a folded card shows only their size."""
 _LONGEST_VALUE = 200
 LONGEST_PROBLEM = 60
-"""Characters of a problem that has its place behind the call; a longer one stands below."""
+"""The maximum number of characters of an error shown next to the call; a longer one is shown below."""
 
 
 def paint_headline(block: transcript_blocks.ToolBlock) -> Text:
@@ -130,7 +129,7 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class PaintOptions(NamedTuple):
-    """How things are to be painted now. `beat` moves what is under way."""
+    """The current width, colours and state to paint with. `beat` advances the animation of active blocks."""
 
     width: int
     palette: Palette
@@ -180,7 +179,7 @@ def is_animated(block: transcript_blocks.TranscriptBlock) -> bool:
 
 
 def wrap_lines(texts: Iterable[Text], look: PaintOptions) -> list[Line]:
-    """Each text on lines of its own, broken anywhere rather than cut: nothing is hidden behind the edge."""
+    """Wraps each text onto separate lines. Long words are broken rather than cut, so that nothing is hidden beyond the edge."""
     console = look.palette.console
     options = console.options.update(width=max(10, look.width), overflow="fold", no_wrap=False)
     lines: list[Line] = []
@@ -215,7 +214,7 @@ def _paint_tool(block: transcript_blocks.ToolBlock, look: PaintOptions) -> Itera
     most = UNFOLDED_LINES if look.unfolded else FOLDED_LINES
     hidden = len(body) - most
     if hidden > 0:
-        # A program's end matters most, of a change its beginning.
+        # The end of a program's output matters most; for a change it is the beginning.
         keep_end = is_end_important(block)
         note = Text(
             f"  │ … {formats.format_count(hidden, 'more line')}" + ("" if look.unfolded else ", Enter or click unfolds"), "faint"
@@ -298,5 +297,5 @@ def _paint_run_end(block: transcript_blocks.RunEndBlock, look: PaintOptions) -> 
 
 
 def to_plain_text(lines: list[Line]) -> str:
-    """What the lines say, to copy and to compare."""
+    """Returns the plain text of the lines, for copying and comparing."""
     return "\n".join("".join(segment.text for segment in line if not segment.control).rstrip() for line in lines)

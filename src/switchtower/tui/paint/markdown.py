@@ -1,6 +1,6 @@
-"""Markdown as lines. A text that grows is painted in chunks, so that only its last one is painted again.
+"""Paints Markdown as lines. A growing text is painted in chunks, so that only its last chunk is painted again.
 
-The text is a stranger's: its links are shown with their addresses, and nothing in it is taken for markup of ours.
+The text is untrusted: links are shown with their addresses, and nothing in the text is interpreted as Rich markup.
 """
 
 import re
@@ -21,13 +21,13 @@ Line = list[Segment]
 
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _CONTINUES = re.compile(r"\s|[-*+>] |\d{1,9}[.)] |\[[^\]]+\]:")
-"""A line behind a blank one that still belongs to what stands before: a list goes on, an indented block, a quote."""
+"""A line after a blank one that still belongs to the part before: a list item, an indented block or a quote."""
 _CACHED = 400
 LONGEST_PIECE = 4_000
 
 
 class _Heading(Heading):
-    """To the left, without a box: a transcript is read from top to bottom."""
+    """A heading that is left-aligned and has no box, because a transcript is read from top to bottom."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -52,7 +52,7 @@ class _Markdown(Markdown):
 
 
 class MarkdownPainter:
-    """Remembers what it has painted."""
+    """Paints Markdown and caches the painted chunks."""
 
     def __init__(self) -> None:
         self._painted: OrderedDict[tuple[str, int, bool], list[Line]] = OrderedDict()
@@ -83,7 +83,7 @@ def _paint(chunk: str, width: int, palette: Palette) -> list[Line]:
         markdown = _Markdown(chunk, code_theme=palette.code_theme, hyperlinks=False)
         lines = palette.console.render_lines(markdown, options, pad=False)
     except Exception:
-        # What a parser chokes on is still text that somebody wants to read.
+        # The user still needs to read a text that the parser fails on.
         lines = palette.console.render_lines(Text(chunk), options, pad=False)
     while lines and not any(segment.text.strip() for segment in lines[-1]):
         lines.pop()
@@ -93,7 +93,7 @@ def _paint(chunk: str, width: int, palette: Palette) -> list[Line]:
 
 
 def split_long_line(chunk: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
-    """A line without end is painted in pieces too: while it grows, only its last piece is painted again."""
+    """Splits a very long line into pieces too, so that while it grows only its last piece is painted again."""
     while len(chunk) > longest and "\n" not in chunk.strip("\n"):
         cut = chunk.rfind(" ", 0, longest)
         cut = cut if cut > 0 else longest
@@ -103,7 +103,8 @@ def split_long_line(chunk: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
 
 
 def split_chunks(text: str) -> Iterator[str]:
-    """Parts of a Markdown text that can be painted one by one: cut at blank lines where no fence is open and nothing goes on."""
+    """Splits Markdown into chunks that can be painted one by one: at blank lines outside of fences and of blocks that
+    continue."""
     taken: list[str] = []
     fence = ""
     after_blank = False

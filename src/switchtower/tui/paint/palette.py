@@ -1,6 +1,7 @@
-"""The colours of a transcript, for dark and for light terminals. Every meaning also has a sign: colour never stands alone.
+"""The colours of a transcript for dark and light terminals, and coloured diffs.
 
-A unified diff as lines with colours, and small diffs made from what a tool was asked to write."""
+Every meaning also has a sign, so that no information depends on colour alone.
+"""
 
 from collections.abc import Iterator
 from io import StringIO
@@ -73,7 +74,7 @@ _MARKDOWN = {
 
 
 class Palette:
-    """Names to styles, in a console that draws into nothing."""
+    """Maps names to styles, with a console that renders without output."""
 
     def __init__(self, *, dark: bool) -> None:
         self.dark = dark
@@ -109,7 +110,7 @@ def paint_diff(diff: str) -> Iterator[Text]:
 
 
 def diff_edit(old: str, new: str) -> list[str]:
-    """What an edit replaces and by what, line by line."""
+    """Returns the lines that an edit removes and adds, with their marks."""
     from difflib import ndiff
 
     old_lines, new_lines = old.split("\n"), new.split("\n")
@@ -119,6 +120,6 @@ def diff_edit(old: str, new: str) -> list[str]:
 
 
 def paint_marked_lines(rows: list[str]) -> Iterator[Text]:
-    """Lines that begin with their mark."""
+    """Paints lines that start with a `+` or `-` mark."""
     for row in rows:
         yield Text(row, {"+": "added", "-": "removed"}.get(row[:1], ""))

@@ -1,1 +1,1 @@
-"""Whole screens and the questions that come before them."""
+"""The main screen and the modal screens in front of it."""

@@ -1,10 +1,9 @@
-"""An approval of the open session: what will run, exactly, and the keys that decide it.
+"""The screen for one approval, with exactly what will run and the keys that decide, and the inbox of all pending approvals.
 
 A key that was meant for something else must not decide. Keys count only after a moment without typing, a key that decides nothing
 disarms the screen again, and a decision key that another key follows at once was part of a word. "Always" and the approval of a
 destructive action need a second, different key that no text contains.
-
-All that waits for a decision, over all sessions and hosts."""
+"""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -28,19 +27,19 @@ from switchtower.tui.state.inbox import ApprovalInbox, InboxItem
 from switchtower.tui.widgets.choices import ChoiceList
 
 QUIET_SECONDS = 0.6
-"""Seconds without a key after which keys decide."""
+"""Seconds without a keystroke after which keys decide."""
 _DISARM_FACTOR = 5 / 3
-"""For how long a key that decides nothing disarms the screen, in quiet times: one second."""
+"""The time for which a key that decides nothing disarms the screen, as a multiple of the quiet time: one second."""
 _SETTLE_FACTOR = 1 / 2
-"""Within how many quiet times another key makes a decision key part of a word."""
+"""The time within which another key makes a decision key part of a word, as a multiple of the quiet time."""
 
 
 _DECISION_KEYS = frozenset({"y", "a", "n", "d", "ctrl+y", "escape"})
-"""Every other key disarms the screen, also one that scrolls."""
+"""The keys that decide. Every other key disarms the screen, even one that scrolls."""
 
 
 class ApprovalScreen(ModalScreen[ApprovalChoice | None]):
-    """Ends with the decision, or with None when it is put aside."""
+    """Returns the decision, or None when the user defers it."""
 
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -111,7 +110,7 @@ class ApprovalScreen(ModalScreen[ApprovalChoice | None]):
         self.call_after_refresh(self._fit_details)
 
     def _fit_details(self) -> None:
-        """The details get what the rest leaves: the keys and the countdown are always in view."""
+        """Gives the details the height that the rest leaves: the keys and the countdown are always visible."""
         if not self._is_composed:
             return
         body = self.query_one("#approval-body")
@@ -138,7 +137,7 @@ class ApprovalScreen(ModalScreen[ApprovalChoice | None]):
         )
 
     def _paint_body(self) -> Group:
-        """Every line of a value is marked, so that nothing inside of it can pass for one of ours."""
+        """Marks every line of a value, so that no content can imitate a line of the user interface."""
         paint = palette.DARK if self.app.current_theme.dark else palette.LIGHT
         lines: list[Text] = []
         for part in approval_text.list_details(self.pending.approval):
@@ -155,12 +154,12 @@ class ApprovalScreen(ModalScreen[ApprovalChoice | None]):
             if part.kind != "command":
                 lines.append(Text(f"{safe_text.to_safe_line(part.name)}:", "dim"))
             lines += [Text("│ ", "faint").append_text(line) for line in shown]
-        # Styles by name are this palette's; the app's own console does not know them.
+        # The style names belong to this palette; the app's own console does not know them.
         return Group(*(_resolve_styles(line, paint) for line in lines))
 
     @property
     def _is_composed(self) -> bool:
-        """A timer may still go off while the screen is being taken away."""
+        """True while all children exist: a timer may still fire while the screen is being removed."""
         return bool(self.query("#approval-foot")) and bool(self.query("#approval-body"))
 
     def _draw_foot(self) -> None:
@@ -174,7 +173,7 @@ class ApprovalScreen(ModalScreen[ApprovalChoice | None]):
         text = f"{approval_text.format_countdown(left)}  ·  Esc: decide later{below}{more}{ready}"
         self.query_one("#approval-foot", Static).update(Content.styled(text, "bold $error" if left < 60 else "$muted"))
 
-    # When keys count
+    # Arming the keys
 
     def _arm_later(self, seconds: float) -> None:
         if self._quiet <= 0:
@@ -205,7 +204,7 @@ class ApprovalScreen(ModalScreen[ApprovalChoice | None]):
     # Deciding
 
     def action_decide(self, how: str) -> None:
-        """A key chose `how`. It counts when no other key follows at once."""
+        """Handles a key that chose `how`. The choice counts when no other key follows at once."""
         if not self._armed or self._is_giving_reason or self._unconfirmed is not None:
             return
         if self._quiet <= 0:
@@ -253,7 +252,7 @@ class ApprovalScreen(ModalScreen[ApprovalChoice | None]):
         self._unconfirmed = how
         self.query_one("#approval-confirm").display = how is not None
         self.query_one("#approval-keys").display = how is None
-        if how is not None:  # on a busy machine the screen is mounted before what it holds, and then the question is as composed
+        if how is not None:  # on a busy machine the screen mounts before its children, which then compose the question themselves
             self.query_one("#approval-question", Static).update(self._describe_question())
         self.call_after_refresh(self._fit_details)
 
@@ -309,7 +308,7 @@ def _resolve_styles(line: Text, paint: palette.Palette) -> Text:
 
 
 class InboxScreen(ModalScreen[str | None]):
-    """Ends with the id of the approval that somebody wants to see."""
+    """Lists all pending approvals and returns the id of the one that the user opens."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "Back")]
 
@@ -335,7 +334,7 @@ class InboxScreen(ModalScreen[str | None]):
 
     def refresh_list(self) -> None:
         if not self.query("#inbox-empty") or not self.query(OptionList):
-            return  # it is being taken away
+            return  # the screen is being removed
         options = self.query_one(OptionList)
         pending = self._inbox.pending
         self.query_one("#inbox-empty").display = not pending

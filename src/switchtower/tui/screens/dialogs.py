@@ -1,6 +1,4 @@
-"""Small questions of our own: one of a list, a line of text, yes or no.
-
-A question of an extension or of the agent: choose, confirm, write, or several of them one after another."""
+"""Modal dialogs: the app's own (a picker, a line of text, a confirmation) and those of an extension or the agent."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -28,7 +26,7 @@ class Choice(NamedTuple):
 
 
 class PickerScreen(ModalScreen[str | None]):
-    """One of a list, filtered by typing."""
+    """Lets the user pick an entry from a list, filtered by typing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
 
@@ -87,7 +85,7 @@ class PickerScreen(ModalScreen[str | None]):
 
 
 class TextPromptScreen(ModalScreen[str | None]):
-    """A line of text."""
+    """Asks for a line of text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
 
@@ -107,7 +105,7 @@ class TextPromptScreen(ModalScreen[str | None]):
 
 
 class ConfirmScreen(ModalScreen[bool]):
-    """Yes or no, where yes cannot be taken back."""
+    """Asks for confirmation of an action that cannot be undone."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", "Yes"),
@@ -138,7 +136,7 @@ _YES_NO = ("Yes", "No")
 
 
 class DialogScreen(ModalScreen[Mapping[str, Any] | None]):
-    """Ends with the answer as `answer_dialog` wants it, or None when it is left for later."""
+    """Returns the answer with the arguments of `answer_dialog`, or None when the user defers it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Later"),

@@ -1,6 +1,6 @@
-"""The screen: sessions at the left, the transcript or a program's terminal in the middle, the input below.
+"""The main screen: sessions at the left, the transcript or a program's terminal in the middle, the input below.
 
-It shows what it is given and passes on what the person does; what that means is the app's.
+It shows what the app gives it and reports the user's actions as messages; the app decides what they mean.
 """
 
 from rich.text import Text
@@ -21,7 +21,7 @@ from switchtower.tui.widgets.terminal import TerminalView
 from switchtower.tui.widgets.transcript import TranscriptView
 
 NARROW = 100
-"""Columns below which the list covers the transcript, and is there only while somebody uses it."""
+"""The width in columns below which the list covers the transcript, and is visible only while the user uses it."""
 
 _WELCOME = (
     "Write below and press Enter: that starts a session in this folder.",
@@ -37,7 +37,7 @@ class MainScreen(Screen[None]):
         super().__init__(id="main")
         self._history = history
         self._list_wanted: bool | None = None
-        """What the person chose; None leaves it to the width."""
+        """The user's choice; None means that the width decides."""
         self._is_home_layout = True
 
     def compose(self) -> ComposeResult:
@@ -78,14 +78,14 @@ class MainScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         self.post_message(self.Uncovered())
 
-    # The list
+    # The session list
 
     @property
     def is_narrow(self) -> bool:
         return self.size.width < NARROW
 
     def set_home_layout(self, at_home: bool) -> None:
-        """No session is open: there is room for the list."""
+        """Shows the list while no session is open, because there is space for it."""
         if at_home != self._is_home_layout:
             self._is_home_layout = at_home
             if self.is_narrow:
@@ -105,7 +105,7 @@ class MainScreen(Screen[None]):
         self.sessions.display = usual if self._list_wanted is None else self._list_wanted
         self.set_class(self.is_narrow, "narrow")
 
-    # What stands in the middle
+    # The middle of the screen
 
     def show_terminal(self, shown: bool) -> None:
         self.query_one(ContentSwitcher).current = "terminal" if shown else "transcript"

@@ -1,6 +1,4 @@
-"""Something to read: a diff, the help, everything about a session. Scrolls, and goes away with Esc.
-
-The keys and the commands."""
+"""A scrolling viewer for a diff, the help or a session's details, which Esc closes; and the text of the help."""
 
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
@@ -50,7 +48,7 @@ class TextViewerScreen(ModalScreen[None]):
 
 
 class StyledLines(ScrollView, can_focus=True):
-    """Lines with styles by the palette's names. Long ones are broken, not cut."""
+    """Lines with the palette's named styles. Long lines are wrapped, not cut."""
 
     def __init__(self, lines: list[Text], *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -1,7 +1,7 @@
-"""What waits for a decision, over all sessions. Pure: who asks the daemon is elsewhere.
+"""The pending approvals of all sessions. Pure: `event_reader` requests them from the daemon.
 
-An approval comes here from a session's events, from a listing, or both; it leaves when any of them says that it is over. One
-that somebody has put aside stays, and is not shown by itself again.
+An approval is added by a session's events, by a listing, or by both, and removed when either of them reports its end. An approval
+that the user has deferred stays, but is not opened automatically again.
 """
 
 from collections.abc import Iterable
@@ -32,11 +32,12 @@ class ApprovalInbox:
         self._pending: dict[str, InboxItem] = {}
         self._deferred: set[str] = set()
         self._removed: dict[str, None] = {}
-        """Ids that are decided, so that a listing that is older than the decision brings none back. The oldest are forgotten."""
+        """The ids of decided approvals, so that a listing older than the decision does not add them again. The oldest are
+        forgotten."""
 
     @property
     def pending(self) -> list[InboxItem]:
-        """The one that expires first is first."""
+        """The pending approvals, the first to expire first."""
         return sorted(self._pending.values(), key=lambda one: (one.approval.expiresAt, one.id))
 
     def __len__(self) -> int:
@@ -46,7 +47,7 @@ class ApprovalInbox:
         return [one for one in self.pending if one.session_id == session_id]
 
     def get_next(self, session_id: str) -> InboxItem | None:
-        """The next approval of this session that was not put aside."""
+        """Returns the next approval of this session that the user has not deferred."""
         return next((one for one in self.list_for_session(session_id) if one.id not in self._deferred), None)
 
     def get(self, approval_id: str) -> InboxItem | None:
@@ -81,14 +82,14 @@ class ApprovalInbox:
     def apply_listing(
         self, listing: Iterable[InboxItem], *, sessions: Iterable[str] | None = None, but: str | None = None
     ) -> None:
-        """All that is pending now: in every session, or in those that are named. What is missing there is over elsewhere, but
-        in the session whose events are heard."""
+        """Replaces the pending approvals with a listing of all sessions, or of the given `sessions`. An approval missing from the
+        listing has ended, except in the session `but`, whose events are being followed."""
         listing = list(listing)
         asked = None if sessions is None else set(sessions)
         for one in list(self._pending.values()):
             was_asked = one.session_id != but and (asked is None or one.session_id in asked)
             if was_asked and all(one.id != other.id for other in listing):
-                # Not for good: the list may be older than the question.
+                # The id is not recorded as decided: the listing may be older than the approval.
                 del self._pending[one.id]
         for one in listing:
             self.add(one)

@@ -1,8 +1,4 @@
-"""Names of files in a message, `@path`: where one is being typed, and which files it may become. Pure.
-
-What may be completed where the cursor stands: a command at the beginning, a file's name anywhere. Pure.
-
-What was sent before, to be sent again: walked through with the arrow keys. Pure; who keeps it on disk is elsewhere."""
+"""Completion of slash commands and file mentions (`@path`) at the cursor, and the history of sent messages. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,13 +9,13 @@ from switchtower.tui.state import slash
 
 MOST_OPTIONS = 50
 LONGEST_MENTION = 1_024
-"""Characters before the cursor in which a name is looked for."""
-# The daemon reads a mention at the start of a word only: an address such as me@example.com is none.
+"""The maximum number of characters before the cursor that are searched for a mention."""
+# The daemon recognises a mention only at the start of a word: an address such as me@example.com is not one.
 _BEING_TYPED = re.compile(r"(?:^|(?<=[\s(\[{,;]))@(?:\"([^\"\n]*)|([^\s\"]*))$")
 
 
 class FileMention(NamedTuple):
-    """`start` is where the `@` is."""
+    """A mention that is being typed. `start` is the position of the `@`."""
 
     start: int
     wanted: str
@@ -34,12 +30,12 @@ def find_mention(before_cursor: str) -> FileMention | None:
 
 
 def format_mention(path: str) -> str:
-    """As the daemon reads it."""
+    """Formats a mention as the daemon parses it."""
     return f'@"{path}"' if re.search(r"[\s\"]", path) else f"@{path}"
 
 
 def rank_files(wanted: str, paths: Iterable[str]) -> list[str]:
-    """The files that are probably meant, the best first: by the name's beginning, by any part, by letters in order."""
+    """Returns the most likely files, best first: by the start of the name, by any part of it, by its letters in order."""
     wanted = wanted.casefold()
     ranked = ((rank, len(path), path) for path in paths if (rank := _rank(wanted, path.casefold())) is not None)
     return [path for _, _, path in nsmallest(MOST_OPTIONS, ranked)]
@@ -59,7 +55,7 @@ def _rank(wanted: str, path: str) -> int | None:
 
 
 class CompletionOffer(NamedTuple):
-    """`start` is where the replaced part begins in the text before the cursor."""
+    """Completions for the text before the cursor, of which the part from `start` on is replaced."""
 
     start: int
     options: list[slash.SlashOption]
@@ -76,7 +72,7 @@ def find_offer(
     files: Iterable[str] = (),
 ) -> CompletionOffer:
     if before_cursor.startswith("/") and (found := slash.complete_slash(before_cursor, templates, values)):
-        # A command that stands there in full needs no completion.
+        # A command that is already complete needs no completion.
         return NO_OFFER if len(found) == 1 and found[0].text == before_cursor else CompletionOffer(0, found)
     if (mention := find_mention(before_cursor)) is not None:
         paths = rank_files(mention.wanted, files)
@@ -88,7 +84,7 @@ def find_offer(
 
 MOST_ENTRIES = 500
 LONGEST_ENTRY = 20_000
-"""Characters of one that is remembered."""
+"""The maximum number of characters in a remembered message."""
 
 
 class InputHistory:
@@ -106,7 +102,7 @@ class InputHistory:
         return self._index is not None
 
     def add(self, text: str) -> bool:
-        """Whether it is a new one, worth keeping."""
+        """Adds a sent message and returns whether it is new and worth keeping."""
         self.reset()
         if not text.strip() or len(text) > LONGEST_ENTRY or (self._entries and self._entries[-1] == text):
             return False
@@ -115,12 +111,12 @@ class InputHistory:
         return True
 
     def reset(self) -> None:
-        """Whoever types something of their own is not walking any more."""
+        """Stops browsing, for example when the user types."""
         self._index = None
         self._draft = ""
 
     def go_back(self, current: str) -> str | None:
-        """The one before; None at the beginning. What is being written is kept for the way back."""
+        """Returns the previous message, or None at the oldest one. The current draft is kept for the way forward."""
         if self._index is None:
             if not self._entries:
                 return None
@@ -131,7 +127,7 @@ class InputHistory:
         return self._entries[self._index]
 
     def go_forward(self) -> str | None:
-        """The one after, at last what was being written; None when nobody walks."""
+        """Returns the next message and finally the draft; None when the user is not browsing."""
         if self._index is None:
             return None
         self._index += 1

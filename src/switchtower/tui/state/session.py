@@ -1,8 +1,4 @@
-"""The line below the input: model, policy, sandbox, tokens, money, and how full the context is. Pure.
-
-A session that is not there yet: what it will begin with when the first message is sent. Pure.
-
-The session that is open: what it said so far, what is known about it, and whether something runs in it. Pure."""
+"""The open session with its transcript and run, the draft of a session that is not started yet, and the status meter. Pure."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -34,7 +30,7 @@ class SessionMeter(NamedTuple):
 def make_meter(
     about: extension_messages.SessionInfo | None, *, provider: str = "", model: str | None = None, policy: str = ""
 ) -> SessionMeter:
-    """Before there is a session, what it would begin with."""
+    """Describes the session; without one, the settings that a new session would start with."""
     if about is None:
         return SessionMeter(model or provider, policy, "", "", "", False)
     if about.terminal is not None:
@@ -85,7 +81,7 @@ class SessionDraft(Struct, frozen=True):
 
     @classmethod
     def from_settings(cls, settings: config.Settings, root: str) -> "SessionDraft":
-        # The configured model is the configured provider's. A policy is said only where somebody chose one: the daemon may
+        # The configured model belongs to the configured provider. A policy is sent only if the user chose one: the daemon may
         # have been started with something stricter than the default.
         return cls(
             root=root,
@@ -95,13 +91,13 @@ class SessionDraft(Struct, frozen=True):
         )
 
     def with_preset(self, name: str) -> "SessionDraft":
-        """The preset says the rest; but what is the strictest stays: no file of a workspace is to lift that."""
+        """Leaves everything else to the preset, except the strictest policy: no file of a workspace may lift that."""
         return SessionDraft(self.root, policy=self.policy if self.policy == POLICIES[0] else None, preset=name)
 
     def build_request(
         self, repo: messages.Repo, *, command: str | None = None, size: tuple[int, int] | None = None
     ) -> messages.StartSession:
-        """With `command`, a program in a terminal of this size."""
+        """Builds the request; with `command`, for a program in a terminal of this size."""
         if command is not None:
             cols, rows = size or (None, None)
             return messages.StartSession(
@@ -143,7 +139,6 @@ class SessionModel:
 
     @staticmethod
     def make_empty_transcript() -> TranscriptModel:
-        """Before anything was said."""
         return TranscriptModel()
 
     @property
@@ -169,7 +164,7 @@ class SessionModel:
                     self.run_id = self.running_since_ms = None
 
     def update_info(self, about: extension_messages.SessionInfo) -> None:
-        """What the daemon says about it now. Whether something runs, the events know first."""
+        """Stores the daemon's latest details. Whether a run is active is known from the events first."""
         self.info = about
         if about.lastSeq >= self.transcript.last_seq and about.activeRunId is not None and self.run_id is None:
             self.run_id, self.running_since_ms = about.activeRunId, about.updatedAt
@@ -178,7 +173,7 @@ class SessionModel:
         return next((dialog for _, dialog in self.asking.dialogs.values() if dialog.dialog_id not in but), None)
 
     def describe_activity(self) -> str:
-        """What is under way, in a word or two."""
+        """Describes the current activity in a word or two."""
         for block in reversed(self.transcript.blocks[-30:]):
             match block:
                 case transcript_blocks.ApprovalBlock() if self.transcript.facts.get_decision(block.approval.approvalId) is None:
@@ -196,12 +191,12 @@ class SessionModel:
     # A program's screen
 
     def collect_output(self, events: Iterable[PushEvent]) -> str:
-        """What the program has put out. Its whole screen is painted once; then it is kept by what comes."""
+        """Returns the program's output. The whole screen is painted once; after that, only new output is added."""
         pieces: list[str] = []
         for event in events:
             match event.payload:
                 case messages.Status("tool", "Tool output", str(text)):
-                    # Where the output begins at the beginning, no repaint is needed.
+                    # Output that starts at the program's beginning needs no repaint.
                     pieces.append(text)
                     self._needs_full_screen = False
                 case messages.Status("tool", "Screen", str(text)) if self._needs_full_screen:
@@ -212,7 +207,7 @@ class SessionModel:
         return "".join(pieces)
 
     def find_resize(self, events: Iterable[PushEvent]) -> tuple[int, int] | None:
-        """The program's window, where somebody has changed it."""
+        """Returns the new size of the program's window if a client has changed it."""
         found = None
         for event in events:
             match event.payload:

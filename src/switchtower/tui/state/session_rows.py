@@ -1,4 +1,4 @@
-"""The list of sessions: who is there, what state they are in, and which of them somebody looks for. Pure."""
+"""The rows of the session list: their state, their order, and the filter. Pure."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
@@ -16,7 +16,7 @@ STATE_MARKS = {
     "failed": "✗",
     "cancelled": "◌",
 }
-"""How a state looks without colour."""
+"""The sign of each state, which shows it without colour."""
 STATE_LABELS = {WAITING: "needs you", "completed": "done"}
 
 
@@ -28,10 +28,10 @@ class SessionListRow(Struct, frozen=True):
     title: str = ""
     model: str = ""
     host: str = ""
-    """Where it lives, where that needs to be said: another host, or one of several nodes."""
+    """The host or node, set only if the session is on another host or there are several nodes."""
     is_program: bool = False
     asks: str = ""
-    """What a program waits for."""
+    """The question that a program waits for."""
 
     @property
     def state_mark(self) -> str:
@@ -47,7 +47,7 @@ class SessionListRow(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What people call it: its title, else the end of its id."""
+        """The title, or the end of the id for a session without one."""
         return " ".join(self.title.split()) or f"…{self.session_id[-6:]}"
 
     @property
@@ -56,9 +56,9 @@ class SessionListRow(Struct, frozen=True):
 
 
 def make_row(listed: messages.ListedSession, about: extension_messages.SessionInfo | None) -> SessionListRow:
-    """What the list says, and what is known of the session besides. The list is newer, so its state counts."""
+    """Combines a list entry with the session's details. The list is newer, so its state counts."""
     if about is None:
-        # A newer daemon may tell more in its list than the document asks for.
+        # A newer daemon may send more fields in its list than push defines.
         title, model = getattr(listed, "title", None) or "", getattr(listed, "model", None) or ""
         return SessionListRow(listed.sessionId, listed.state, listed.updatedAt, listed.repo.rootPath, title, model)
     terminal = about.terminal
@@ -76,7 +76,7 @@ def make_row(listed: messages.ListedSession, about: extension_messages.SessionIn
 
 
 def make_row_from_card(card: listing_messages.Card, *, node: str = "") -> SessionListRow:
-    """`node` is what its home is called, where there are several."""
+    """`node` is the name of the session's owner, empty with a single node."""
     return SessionListRow(
         session_id=card.sessionId,
         state=card.state,
@@ -91,12 +91,12 @@ def make_row_from_card(card: listing_messages.Card, *, node: str = "") -> Sessio
 
 
 def sort_rows(rows: Iterable[SessionListRow]) -> list[SessionListRow]:
-    """What waits for somebody first, then the latest."""
+    """Sorts sessions that wait for a user first, then by last use."""
     return sorted(rows, key=lambda one: (not one.is_waiting, -one.updated_ms, one.session_id))
 
 
 def filter_rows(rows: Iterable[SessionListRow], wanted: str) -> list[SessionListRow]:
-    """Those that have every word of it somewhere."""
+    """Returns the rows that contain every word of the filter."""
     words = wanted.casefold().split()
     return [one for one in rows if all(word in _get_search_text(one) for word in words)]
 
@@ -106,7 +106,7 @@ def _get_search_text(one: SessionListRow) -> str:
 
 
 def find_row(rows: Iterable[SessionListRow], wanted: str) -> SessionListRow | None:
-    """A session by its id, the end of its id, or its title. None when it is none or several."""
+    """Finds a session by its id, the end of its id, or its title. Returns None when no session or several match."""
     rows = list(rows)
     exact = [one for one in rows if wanted in (one.session_id, one.title)]
     ending = [one for one in rows if one.session_id.casefold().endswith(wanted.casefold())]
@@ -119,6 +119,6 @@ def find_row(rows: Iterable[SessionListRow], wanted: str) -> SessionListRow | No
 def find_stale(
     listed: Iterable[messages.ListedSession], known: Mapping[str, tuple[int, extension_messages.SessionInfo]], *, most: int
 ) -> list[str]:
-    """Whose details to ask for: those that changed since, the latest first."""
+    """Returns the sessions whose details have changed since they were fetched, the latest first."""
     wanted = [one for one in listed if one.sessionId not in known or known[one.sessionId][0] != one.updatedAt]
     return [one.sessionId for one in sorted(wanted, key=lambda one: -one.updatedAt)[:most]]

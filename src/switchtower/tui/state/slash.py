@@ -1,7 +1,7 @@
-"""Commands that begin with a slash: which there are, what was typed, and how it may go on. Pure.
+"""The slash commands: their definitions, the parser and completion. Pure.
 
-What is no command of ours may be a skill or prompt, which the daemon expands; those are offered like commands. Anything else is
-refused with what was probably meant, rather than sent to a model that does not know it either.
+A name that is not one of our commands may be a skill or prompt, which the daemon expands; completion offers those too. Any other
+name is refused with a suggestion, rather than sent to a model that does not know it either.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ class SlashCommand(NamedTuple):
     about: str
     arguments: str = ""
     choices: tuple[str, ...] = ()
-    """What may stand behind it, where that is known beforehand."""
+    """The possible arguments, if they are fixed."""
     aliases: tuple[str, ...] = ()
 
 
@@ -55,7 +55,7 @@ _BY_NAME = {name: command for command in COMMANDS for name in (command.name, *co
 
 
 class SlashInput(NamedTuple):
-    """A command of ours with what stands behind it."""
+    """One of our commands, with the text after it."""
 
     command: SlashCommand
     rest: str
@@ -67,14 +67,14 @@ class UnknownSlashCommand(NamedTuple):
 
 
 class SlashOption(NamedTuple):
-    """One way to go on: what the word becomes, and what it means."""
+    """One completion: the replacement for the word, and its description."""
 
     text: str
     about: str = ""
 
 
 def parse_slash(text: str, templates: Iterable[str] = ()) -> SlashInput | UnknownSlashCommand | None:
-    """None when it is no command, so that it is said to the model: a path (`/etc/hosts is …`) and a skill are none."""
+    """Parses a command. Returns None for text that goes to the model: a path (`/etc/hosts is …`) and a skill are not commands."""
     if not text.startswith("/") or text.startswith("//"):
         return None
     word, _, rest = text[1:].partition(" ")
@@ -90,7 +90,7 @@ def parse_slash(text: str, templates: Iterable[str] = ()) -> SlashInput | Unknow
 
 
 def complete_slash(text: str, templates: Sequence[SlashOption] = (), values: Sequence[SlashOption] = ()) -> list[SlashOption]:
-    """How the text may go on. `values` are what the app knows that may stand behind this command, such as models."""
+    """Returns completions of the text. `values` are arguments for this command that the app knows, such as models."""
     if not text.startswith("/") or "\n" in text:
         return []
     word, space, rest = text[1:].partition(" ")

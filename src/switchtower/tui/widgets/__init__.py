@@ -1,1 +1,1 @@
-"""The parts of the screen. Each shows one model and tells the app what the person wants; none talks to the daemon."""
+"""The parts of the screen. Each shows one model and reports the user's actions to the app; none talks to the daemon."""

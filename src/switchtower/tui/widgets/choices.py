@@ -1,4 +1,4 @@
-"""A list to choose from whose chosen line is seen without colour too. Nothing in it is taken for markup."""
+"""A list whose selected line is visible without colour too. Its entries are never interpreted as markup."""
 
 from rich.style import Style
 from textual.strip import Strip
@@ -14,7 +14,7 @@ class ChoiceList(OptionList):
 
     def render_line(self, y: int) -> Strip:
         strip = super().render_line(y)
-        # https://no-color.org: what colour says is said otherwise.
+        # https://no-color.org: the selection must be visible without colour.
         if self.app.no_color and self._is_chosen(y):
             return strip.apply_style(_REVERSED)
         return strip

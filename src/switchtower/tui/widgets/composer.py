@@ -1,5 +1,6 @@
-"""The input: several lines, history, and completion of commands and files. It tells what was written; what becomes of it is
-decided elsewhere.
+"""The input: several lines, history, and completion of commands and files.
+
+It posts the submitted text as a message; the app decides what to do with it.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,10 +30,10 @@ class Composer(Vertical):
             self.text = text
 
     class EscapePressed(Message):
-        """Esc, with nothing here that it could close."""
+        """The user pressed Esc, and the composer had nothing to close."""
 
     class ScrollKeyPressed(Message):
-        """The keys with which one moves in what was said, while one writes."""
+        """The user pressed a key that scrolls the transcript while writing."""
 
         def __init__(self, key: str) -> None:
             super().__init__()
@@ -44,7 +45,7 @@ class Composer(Vertical):
         self.files: Sequence[str] = ()
         self.templates: Sequence[slash.SlashOption] = ()
         self.values: Callable[[str], Sequence[slash.SlashOption]] = lambda command: ()
-        """What may stand behind a command, as far as it is known."""
+        """Returns the known arguments of a command."""
         self._offer = input.NO_OFFER
         self._keeps_history_position = False
 
@@ -61,7 +62,7 @@ class Composer(Vertical):
         return self.page.text
 
     def set_text(self, text: str) -> None:
-        """Another text, with the cursor at its end."""
+        """Replaces the text and moves the cursor to its end."""
         self.page.text = text
         self.page.move_cursor(self.page.document.end)
 
@@ -84,7 +85,7 @@ class Composer(Vertical):
         self.refresh_offers()
 
     def refresh_offers(self) -> None:
-        """Looks at what may be completed now."""
+        """Updates the completions for the text before the cursor."""
         before = self.page.before_cursor
         offer = input.NO_OFFER
         if not self.history.is_browsing:
@@ -101,7 +102,7 @@ class Composer(Vertical):
         offers.set_options(Option(_paint_option(option)) for option in self._offer.options)
         offers.display = self.has_offer
         offers.styles.height = min(_MOST_ROWS, len(self._offer.options))
-        # A command is completed by Enter; a value that somebody may leave out is taken only when it was chosen.
+        # Enter completes a command; an optional argument is taken only if the user selected it.
         offers.highlighted = 0 if self.has_offer and not self._is_offering_values else None
 
     @property
@@ -116,7 +117,7 @@ class Composer(Vertical):
         offers.highlighted = (0 if step > 0 else count - 1) if at is None else (at + step) % count
 
     def accept_offer(self) -> bool:
-        """Whether the text is another now."""
+        """Inserts the selected completion and returns whether the text has changed."""
         index = self.query_one("#offers", OptionList).highlighted
         if not self.has_offer or index is None or index >= len(self._offer.options):
             return False
@@ -129,7 +130,7 @@ class Composer(Vertical):
 
     @property
     def is_complete_command(self) -> bool:
-        """Nothing can stand behind it."""
+        """Returns whether the text is a command that takes no arguments."""
         typed = slash.parse_slash(self.text.strip())
         return isinstance(typed, slash.SlashInput) and not typed.command.arguments
 
@@ -142,11 +143,11 @@ class Composer(Vertical):
         self.accept_offer()
         self.page.focus()
 
-    # What the page cannot decide alone
+    # Actions that need the composer as a whole
 
     def submit(self) -> None:
         text = self.text
-        if text.endswith("\\"):  # where a terminal has no other way to say it
+        if text.endswith("\\"):  # a trailing backslash is the newline key for terminals that have no other
             self.set_text(text[:-1] + "\n")
             return
         if not text.strip():
@@ -167,7 +168,7 @@ def _paint_option(option: slash.SlashOption) -> Content:
 
 
 class ComposerText(TextArea):
-    """The text itself."""
+    """The text area of the composer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", show=False),
@@ -186,7 +187,7 @@ class ComposerText(TextArea):
         return "\n".join([*lines[:row], lines[row][:column]]) if row < len(lines) else self.text
 
     def replace_before_cursor(self, count: int, text: str) -> None:
-        """`count` characters before the cursor, which are all on its line or all from the text's beginning."""
+        """Replaces `count` characters before the cursor, which are all on its line or all from the start of the text."""
         row, column = self.cursor_location
         start = (row, column - count) if count <= column else (0, 0)
         self.replace(text, start, (row, column))
@@ -224,7 +225,7 @@ class ComposerText(TextArea):
             await super()._on_key(event)
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """What was copied from elsewhere may hold anything."""
+        """Escapes pasted text, which may contain any characters."""
         event.prevent_default()
         event.stop()
         text = safe_text.escape_prose(event.text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -1,4 +1,4 @@
-"""The lines above and below: where one is, whether the daemon is there, what waits, what it costs."""
+"""The lines above and below: the session, the connection to the daemon, pending approvals, and usage."""
 
 from textual.content import Content
 from textual.message import Message
@@ -12,7 +12,7 @@ _LINKS = {"connected": ("●", "$success"), "connecting": ("◌", "$warning"), "
 
 
 class TopLine(Static):
-    """The session's name, and what anybody must see wherever they are."""
+    """The session's name, and the facts that the user must see in every view."""
 
     class InboxRequested(Message):
         pass
@@ -60,7 +60,7 @@ class TopLine(Static):
 
 
 class StatusLine(Static):
-    """What runs and for how long, and the meter."""
+    """The active run with its duration, and the meter."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("", id=id, markup=False)

@@ -34,7 +34,7 @@ class SessionList(Vertical):
             self.session_id = session_id
 
     class ActionRequested(Message):
-        """Something is to be done with a session. `what` is `new`, `rename`, `fork` or `delete`."""
+        """The user requests an action on a session. `what` is `new`, `rename`, `fork` or `delete`."""
 
         def __init__(self, what: str, session_id: str | None) -> None:
             super().__init__()
@@ -42,7 +42,7 @@ class SessionList(Vertical):
             self.session_id = session_id
 
     class ListClosed(Message):
-        """Esc."""
+        """The user pressed Esc."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -131,7 +131,7 @@ class SessionList(Vertical):
         self.post_message(self.ActionRequested(what, self.selected_id))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        # In the filter these are letters like others.
+        # In the filter, the keys of these actions are ordinary letters.
         return not (action in ("wish", "filter") and self.query_one("#filter", Input).has_focus)
 
 

@@ -1,6 +1,7 @@
-"""Keys as a terminal would send them to its program. Pure. The names are Textual's.
+"""A program's live screen, which gets the keys while it has the focus and is left with Ctrl-]; and the encoding of those keys.
 
-A program's screen, live: typed into while it has the focus, left with Ctrl-]."""
+The names of keys are Textual's.
+"""
 
 from typing import ClassVar
 
@@ -53,7 +54,8 @@ _MODIFIERS = {"shift": 1, "alt": 2, "ctrl": 4}
 
 
 def encode_key(key: str, character: str | None, *, application_cursor: bool = False) -> str | None:
-    """What a key types; None when it types nothing. Programs may have switched their cursor keys to another spelling."""
+    """Returns the characters that a terminal sends for a key; None if it sends none. Programs may switch the cursor keys to
+    application mode."""
     if key in _NAMED:
         return _NAMED[key]
     *modifiers, name = key.split("+") if key != "+" else ["+"]
@@ -90,7 +92,7 @@ class TerminalView(Widget, can_focus=True):
             self.rows = rows
 
     class FocusReleased(Message):
-        """Ctrl-]: the program goes on without us."""
+        """The user pressed Ctrl-]; the program continues without the focus."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -113,7 +115,7 @@ class TerminalView(Widget, can_focus=True):
         self.refresh()
 
     def set_size(self, cols: int, rows: int) -> None:
-        """As the program has it now."""
+        """Adopts the program's current window size."""
         if (cols, rows) != (self._screen.cols, self._screen.rows):
             self._screen.resize(cols, rows)
             self.refresh()

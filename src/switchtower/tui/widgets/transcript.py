@@ -1,6 +1,5 @@
-"""A transcript on the screen: only the last blocks are painted, more when somebody scrolls up, and a block again only when it
-has changed. It follows the end unless somebody has scrolled away from it.
-"""
+"""The transcript view: it paints only the last blocks, more when the user scrolls up, and repaints a block only when it has
+changed. It follows the end unless the user has scrolled away from it."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ from switchtower.presentation.transcript import TranscriptModel
 from switchtower.tui.paint import blocks, palette
 
 WINDOW_BLOCKS = 150
-"""Blocks that are painted at first, and how many more when somebody reaches the top."""
+"""The number of blocks painted at first, and added each time the user reaches the top."""
 _NEAR_TOP = 3
 
 
@@ -44,10 +43,10 @@ class TranscriptView(ScrollView, can_focus=True):
     ]
 
     class OlderRequested(Message):
-        """The top is reached, and there is more in the journal."""
+        """The user has reached the top, and the journal has older events."""
 
     class FollowChanged(Message):
-        """Whether the end is in view."""
+        """The end of the transcript has moved into view or out of it."""
 
         def __init__(self, *, at_end: bool) -> None:
             super().__init__()
@@ -59,9 +58,9 @@ class TranscriptView(ScrollView, can_focus=True):
         self._painter = blocks.BlockPainter()
         self._painted: list[_PaintedBlock] = []
         self._first = 0
-        """The first block that is painted."""
+        """The index of the first painted block."""
         self._starts: list[int] = [0]
-        """The line at which each painted block begins, and the end of the last."""
+        """The line at which each painted block starts, and the end of the last."""
         self._unfolded: set[int] = set()
         self._all_unfolded = False
         self._picked: int | None = None
@@ -72,10 +71,10 @@ class TranscriptView(ScrollView, can_focus=True):
         self._greeting: list[Text] = []
         self._empty: list[Strip] = []
 
-    # What is shown
+    # Content
 
     def show(self, transcript: TranscriptModel, *, has_older: bool) -> None:
-        """Another session."""
+        """Shows the transcript of another session."""
         self._transcript = transcript
         self._has_older = has_older
         self._unfolded.clear()
@@ -86,7 +85,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self.refresh_end()
 
     def refresh_end(self) -> None:
-        """The transcript has grown or changed at its end."""
+        """Repaints after the transcript has grown or changed at its end."""
         if not self._width:
             return
         count = len(self._transcript.blocks)
@@ -99,7 +98,7 @@ class TranscriptView(ScrollView, can_focus=True):
             self._scroll_to_end()
 
     def insert_blocks(self, count: int, *, has_older: bool) -> None:
-        """So many blocks are there now before all others. What is on the screen stays where it is."""
+        """Accounts for `count` new blocks before all others. The visible lines stay where they are."""
         self._has_older = has_older
         before = self._starts[-1]
         self._first += max(0, count)
@@ -118,7 +117,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self.scroll_end(animate=False, immediate=True, force=True)
 
     def tick(self) -> None:
-        """What is under way moves."""
+        """Advances the animation of active blocks."""
         if any(blocks.is_animated(block) for block in self._transcript.blocks[-20:]):
             self._frame += 1
             self._paint()
@@ -128,7 +127,7 @@ class TranscriptView(ScrollView, can_focus=True):
         return self._at_end
 
     def show_greeting(self, lines: Iterable[Text]) -> None:
-        """What stands there before anything was said."""
+        """Sets the lines that are shown before the first message."""
         self._greeting = list(lines)
         if self._width:
             self._paint()
@@ -172,7 +171,7 @@ class TranscriptView(ScrollView, can_focus=True):
             return run.started_ms, run.ended_ms, run.tokens_in, run.tokens_out
         return None
 
-    # Textual's side
+    # Textual's methods
 
     def render_line(self, y: int) -> Strip:
         line = self.scroll_offset.y + y
@@ -240,7 +239,7 @@ class TranscriptView(ScrollView, can_focus=True):
         if self._first > 0:
             self.call_later(self._grow_window, self._starts[-1])
         elif self._has_older:
-            self._has_older = False  # asked once, until it is answered
+            self._has_older = False  # requested once, until the answer arrives
             self.post_message(self.OlderRequested())
 
     async def on_click(self, event: events.Click) -> None:
@@ -248,7 +247,7 @@ class TranscriptView(ScrollView, can_focus=True):
         if line < self._starts[-1] and self.text_selection is None:
             at = self._first + bisect_right(self._starts, line) - 1
             block = self._transcript.blocks[at]
-            # Only at its first lines: whoever clicks into the text wants to select it.
+            # Only a click on the first line folds: a user who clicks into the text wants to select it.
             if blocks.is_foldable(block) and (
                 event.y + self.scroll_offset.y == self._starts[at - self._first] or event.chain == 2
             ):
@@ -265,7 +264,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self.scroll_end(animate=False)
 
     def action_pick(self, step: int) -> None:
-        """The next card that can be unfolded."""
+        """Selects the next card that can be unfolded."""
         cards_at = [at for at, block in enumerate(self._transcript.blocks) if at >= self._first and blocks.is_foldable(block)]
         if not cards_at:
             return
@@ -289,7 +288,7 @@ class TranscriptView(ScrollView, can_focus=True):
             self._fold(self._transcript.blocks[self._picked])
 
     def fold_all(self) -> None:
-        """Everything unfolded, or nothing."""
+        """Unfolds everything, or folds everything."""
         self._all_unfolded = not self._all_unfolded
         self._unfolded.clear()
         self._paint()

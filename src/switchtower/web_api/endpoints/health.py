@@ -1,4 +1,4 @@
-"""Whether the daemon is well, for whoever asks; and how well in figures, for who may look."""
+"""Endpoints for health and readiness, open to all clients, and for metrics, which need permission."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 class HealthEndpoints:
     def __init__(self, version: str, monitor: ports.MonitorPort | None = None, features: Sequence[str] | None = None) -> None:
-        """`features` are what the page may offer; None leaves them out of the answer."""
+        """`features` are those that the page may offer; None leaves them out of the answer."""
         self._version = version
         self._monitor = monitor
         self._features = features
@@ -35,7 +35,7 @@ class HealthEndpoints:
         )
 
     async def get_health(self, call: HttpCall) -> Any:
-        """The public page calls it before anybody logs in."""
+        """The public page calls it before a user logs in."""
         told: dict[str, Any] = {"name": NAME, "version": self._version}
         return told if self._features is None else {**told, "features": list(self._features)}
 

@@ -1,8 +1,8 @@
-"""The runs that a request on the owner's socket may be about: those that live here, and that the caller may look at.
+"""The runs of this host, for its owner: start, list, type, stop, decide, the terminal as a stream of bytes, and relay's RPCs.
 
-The runs of this host, for its owner: start, list, type, stop, decide, and the terminal as a stream of bytes.
-
-Relay's RPCs on the owner's socket: each has a path of its own, and is journalled without the `rpc.` of its name."""
+A request on the owner's socket may be about a run that is on this host and that the caller may read. Each RPC has its own path,
+and is journalled without the `rpc.` of its name.
+"""
 
 import uuid
 from functools import partial
@@ -29,7 +29,7 @@ class LocalRunFinder:
         self._rpc = rpc
 
     async def find_card(self, call: HttpCall) -> journal.Card:
-        """The one that the path names. Raises `Problem`."""
+        """Returns the card of the run that the path names. Raises `HttpError`."""
         card = await self._tower.find_card(call.session_id)
         if card is None or not self._rpc.is_local(card):
             raise responses.make_unknown_run()
@@ -38,7 +38,7 @@ class LocalRunFinder:
         return card
 
     async def list_cards(self, call: HttpCall) -> list[journal.Card]:
-        """The newest of them first."""
+        """Lists the runs, the newest first."""
         cards = await self._tower.list_cards(MAX_LISTED_RUNS)
         return [card for card in cards if self._rpc.is_local(card) and _can_read(call.caller, card)]
 
@@ -76,7 +76,7 @@ class LocalRunEndpoints:
         )
 
     async def list(self, call: HttpCall) -> Any:
-        """Those under way; with `?all=true` also those that have ended."""
+        """Lists the active runs; with `?all=true` also those that have ended."""
         everything = call.get_flag("all", default=False)
         cards = await self._finder.list_cards(call)
         return [self._make_row(card) for card in cards if everything or card.active_run_id is not None]
@@ -142,7 +142,7 @@ def _check_terminal(card: journal.Card) -> None:
 
 READ_TOOLS = ("fs.read", "fs.search", "fs.list", "git.status", "git.diff")
 TOOLS = (*READ_TOOLS, "fs.write", "bash")
-"""A person decides about the last two, so a process of a run may ask for them."""
+"""A user decides about the last two, so a process of a run may request them."""
 
 
 class LocalRpcEndpoints:
@@ -172,6 +172,6 @@ class LocalRpcEndpoints:
             asked = await call.read_body_with_defaults(wanted, request_id=own_id)
         else:
             asked = requests.convert_fields({"request_id": own_id, **call.request.query_params}, wanted)
-        # Nobody is asked, and nothing is searched, for one who has left.
+        # For a client that has disconnected, no approval is requested and no search is made.
         work = self._rpc.call_on_run(type_, card, cast(messages.RunRpc, asked), call.caller.make_actor(), tool=tool)
         return await call.run_while_connected(work)

@@ -1,4 +1,4 @@
-"""The files of the built page: which there are, of what type, and their smaller twins. Reads a folder and opens no socket."""
+"""The files of the built page: their paths, types and compressed variants. It reads a folder and opens no socket."""
 
 import hashlib
 import time
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 INDEX = "/index.html"
 ASSETS = "/assets/"
-"""Names in there change with their content."""
+"""Names in this folder change with their content."""
 RESCAN_INTERVAL = 1.0
 MAX_FILE_BYTES = 32 * 1_048_576
 TYPES = MappingProxyType(
@@ -31,7 +31,7 @@ TYPES = MappingProxyType(
     }
 )
 COMPRESSED_SUFFIXES = MappingProxyType({"br": ".br", "gzip": ".gz"})
-"""Content codings in the order in which we like them, and how files in them are named."""
+"""Content codings in our order of preference, with their file suffixes."""
 IDENTITY = ""
 
 
@@ -48,14 +48,14 @@ class PageFiles:
         self._index_version: tuple[int, int] | None = None
         self._scanned_at = 0.0
         self._files: dict[str, dict[str, Path]] = {}
-        """By the path in the address: the file in each coding."""
+        """Per path of the address: the file in each coding."""
 
     def find(self, path: str, codings: frozenset[str]) -> PageFile | None:
-        """None when there is no such file. A page that was built anew is found, too."""
+        """Returns None when the file does not exist. A page that was rebuilt is found, too."""
         self._rescan()
         twins = self._files.get(path)
         if twins is None and "." in path and self._index_version and time.monotonic() - self._scanned_at > RESCAN_INTERVAL:
-            self._index_version = None  # the rest of a page that is being built may have come after its first file
+            self._index_version = None  # the rest of a page that is being built may have been written after its first file
             self._rescan()
             twins = self._files.get(path)
         if twins is None:
@@ -65,7 +65,7 @@ class PageFiles:
         try:
             content = file.read_bytes()
         except OSError:
-            self._index_version = None  # it is being built anew
+            self._index_version = None  # it is being rebuilt
             return None
         suffix = Path(path).suffix.lower()
         return PageFile(content, TYPES.get(suffix, "application/octet-stream"), _make_etag(content), coding)

@@ -1,7 +1,7 @@
-"""Everything that is no endpoint is the page's: it finds its own way from any path, and asks for no token.
+"""Serves the page at all paths that are not endpoints: it has its own routing, and needs no token.
 
-Only files that lie in the page's folder are served, by the very paths that they have there: no part of a request is ever made
-into the name of a file.
+Only files in the page's folder are served, by the very paths that they have there: no part of a request is ever made into the
+name of a file.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from switchtower.web_api.endpoints import page_files
 
 READ_METHODS = ("GET", "HEAD")
 ENDPOINTS = ("/api", "/auth", "/metrics", "/ws")
-"""What is not found below these does not exist, and is no place in the page."""
+"""Unknown paths below these are not found; the page has no routes there."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
     " connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; object-src 'none'; form-action 'self'",
@@ -37,14 +37,15 @@ _NOT_BUILT_PAGE = """<!doctype html>
 
 
 async def respond_not_found(scope: Any, receive: Any, send: Any) -> None:
-    """For who has no page at all."""
+    """Answers for a daemon without a page."""
     response = PlainTextResponse("Nothing is here.\n", 404) if scope["method"] in READ_METHODS else _make_not_found()
     await response(scope, receive, send)
 
 
 class PageApp:
     def __init__(self, files: page_files.PageFiles, visit: Callable[[Request], Awaitable[Response | None]]) -> None:
-        """`visit` answers who comes with a token in the address; None when that is no good, and then the page says so."""
+        """`visit` answers a request with a token in the address; it returns None for an invalid one, and then the page reports
+        it."""
         self._files = files
         self._visit = visit
 
@@ -85,7 +86,7 @@ def _make_file_response(headers: Headers, path: str, served: page_files.PageFile
 
 
 def _read_accepted_codings(headers: Headers) -> frozenset[str]:
-    """Those that the client takes."""
+    """Returns the codings that the client accepts."""
     taken = set()
     for part in headers.get("accept-encoding", "").split(","):
         coding, _, quality = part.strip().partition(";")

@@ -1,9 +1,5 @@
-"""Runs as apps list and read them, and input to one of them.
-
-Hosts as apps list them, and what an admin does with one.
-
-Sessions beyond relay's own words: named, forked and deleted; what a new one can begin with; and all that waits for a decision,
-with everything that is known of it."""
+"""Endpoints for runs (list, read, input), for hosts (list, and an admin's actions), and for sessions beyond relay's own: rename,
+fork and delete, the options of a new session, and all pending approvals with their details."""
 
 import hashlib
 from typing import Annotated, Any
@@ -62,7 +58,7 @@ class RunEndpoints:
         return _require_run(history)
 
     async def get_screen(self, call: HttpCall) -> Any:
-        """Ours."""
+        """Our addition."""
         return _require_run(await self._hub.read_screen(call.run_id))
 
     async def send_input(self, call: HttpCall) -> Any:
@@ -130,7 +126,7 @@ class NewTitleBody(Struct, frozen=True):
 
 class ForkBody(Struct, frozen=True):
     at_id: Annotated[int, Meta(ge=1, le=2**53 - 1)] | None = None
-    """The `id` of a `run.input`: the fork has what was said before it. None takes all."""
+    """The `id` of a `run.input`: the fork has the messages before it. None takes all."""
 
 
 class SessionEndpoints:
@@ -168,7 +164,7 @@ class SessionEndpoints:
             mode="interactive",
             provider=parent.provider,
             workspace=parent.workspace,
-            # Whoever is a user needs none; who has nothing else could not have asked.
+            # A user needs no attach token, and a client that has only an attach token cannot make this request.
             attach_token_sha256=hashlib.sha256(self._tower.mint_secret("att").encode()).hexdigest(),
             conversation=forked.build_conversation(),
             title=f"{parent.title} (fork)" if parent.title else None,
@@ -191,14 +187,14 @@ class SessionEndpoints:
         return forked
 
     async def list_approvals(self, call: HttpCall) -> Any:
-        """The ones that expire first come first."""
+        """Lists approvals, those that expire first at the start."""
         limit = call.get_clamped("limit", MAX_APPROVALS, MAX_APPROVALS)
         waiting: list[tuple[Session, events.Approval]] = []
         for card in await self._tower.list_cards(limit, states=_WAITING):
             try:
                 session = await self._tower.get_session(card.session_id)
             except errors.SessionNotFound:
-                continue  # deleted meanwhile
+                continue  # it was deleted meanwhile
             if session.run is not None:
                 waiting += [(session, approval) for approval in session.run.pending.values()]
         waiting.sort(key=lambda one: one[1].expires_at_ms)

@@ -1,7 +1,7 @@
-"""A terminal's output as one long answer, until its run ends. Who reads slowly is a cursor in the journal: what they have not
-taken waits there, and not here.
+"""A terminal's output as one long response, until its run ends, and a request's body typed into a terminal as it arrives.
 
-A request's body typed into a terminal as it comes."""
+A slow reader is a cursor in the journal: the output that it has not taken waits there, and not here.
+"""
 
 import asyncio
 import codecs
@@ -23,10 +23,10 @@ START_POSITIONS = (START, END, SCREEN)
 MEDIA_TYPE = "application/octet-stream"
 
 MAX_BUFFERED_BYTES = 262_144
-"""No more is taken from the journal while this much waits to be sent; a page of it comes in one piece."""
+"""No more is read from the journal while this many bytes wait to be sent; a page arrives in one piece."""
 CHUNK_BYTES = 65_536
 _MAX_ATTEMPTS = 5
-"""Retention may outrun whoever looks for the place to begin at."""
+"""Retention may remove entries faster than a new reader finds its starting point."""
 
 
 class _OutputPiece(msgspec.Struct):
@@ -37,11 +37,11 @@ _decode_piece = msgspec.json.Decoder(_OutputPiece).decode
 
 
 class OutputPruned(Exception):
-    """What comes next was removed before it was read."""
+    """The next output was removed before it was read."""
 
 
 class TerminalSubscriber:
-    """Implements `tower.Outlet`: what a terminal put out, from some place on."""
+    """Implements `session_service.Subscriber`: a terminal's output from some place on."""
 
     def __init__(self, initial_output: str = "") -> None:
         self._initial_output = initial_output.encode()
@@ -65,7 +65,7 @@ class TerminalSubscriber:
             self._subscription.close()
 
     async def read_next(self) -> bytes | None:
-        """The next of it; None at the end. Raises `FellBehind`."""
+        """Returns the next output; None at the end. Raises `OutputPruned`."""
         if self._initial_output:
             opening, self._initial_output = self._initial_output, b""
             return opening
@@ -86,7 +86,7 @@ class TerminalSubscriber:
             self._subscription.wake()
         return "".join(_decode_piece(data).text for data in taken).encode()
 
-    # What the subscription calls.
+    # The subscriber's side
 
     @property
     def is_ready(self) -> bool:
@@ -111,7 +111,7 @@ class TerminalSubscriber:
 async def follow_terminal(tower_: session_service.SessionService, session_id: str, position: str) -> TerminalSubscriber:
     """Raises the core's refusals."""
     if position == END:
-        # Beyond the head: what comes next, which is what a gap means too.
+        # The cursor is beyond the head: only new output is read, as after a gap.
         following = TerminalSubscriber()
         following.start(await connection.attach(tower_, session_id, session_service.HEAD_CURSOR, following))
         return following
@@ -123,7 +123,7 @@ async def follow_terminal(tower_: session_service.SessionService, session_id: st
             following.start(attachment)
             return following
         attachment.subscription.close()
-        # Some of it is no longer kept: the last whole screen makes up for that, unless it has gone as well.
+        # Some output is no longer stored: the last whole screen replaces it, unless that was removed as well.
         opening, after_seq = await _load_screen(tower_, session_id)
         if after_seq < attachment.earliest_seq - 1:
             opening, after_seq = "", attachment.earliest_seq - 1
@@ -131,7 +131,7 @@ async def follow_terminal(tower_: session_service.SessionService, session_id: st
 
 
 async def _load_screen(tower_: session_service.SessionService, session_id: str) -> tuple[str, int]:
-    """What paints the last whole screen, and its place; the beginning when there is none."""
+    """Returns the text that paints the last whole screen, and its place; the start when there is none."""
     terminal = (await tower_.get_session(session_id)).terminal
     if terminal is None or terminal.screen_seq == 0:
         return "", 0
@@ -149,7 +149,7 @@ def make_head_response() -> Response:
 
 
 class TerminalOutputResponse:
-    """The answer: an ASGI app that ends with the run, or when its reader leaves."""
+    """The response: an ASGI app that ends with the run, or when its reader disconnects."""
 
     def __init__(self, tower_: session_service.SessionService, session_id: str, subscriber: TerminalSubscriber) -> None:
         self._tower = tower_
@@ -191,7 +191,7 @@ async def _wait_for_disconnect(receive: Any) -> None:
 
 
 async def type_request_body(request: Request, card: journal.Card, commands: RunCommands, actor: events.Actor) -> None:
-    """Each piece is journalled before the next is taken from the socket, so nothing piles up here."""
+    """Each piece is journalled before the next is read from the socket, so nothing piles up here."""
     characters = codecs.getincrementaldecoder("utf-8")()
     try:
         async for piece in request.stream():

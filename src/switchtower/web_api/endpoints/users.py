@@ -1,8 +1,5 @@
-"""Users and the tokens that they were given, for admins.
-
-Who decided what, for admins: a page at a time, the newest first.
-
-Browsers that want to be told of decisions and of runs that end, also while the page is closed."""
+"""Endpoints for admins: users and their tokens, and the audit, a page at a time, the newest first; and for browsers that
+subscribe to notifications of decisions and ended runs, even while the page is closed."""
 
 from typing import Annotated, Any
 
@@ -63,7 +60,7 @@ class UserEndpoints:
         return [_convert_token(token) for token in await self._accounts.list_tokens(call.get_text("user"))]
 
     async def create_token(self, call: HttpCall) -> Any:
-        """The only answer that contains the token itself."""
+        """Only this answer contains the token itself."""
         asked = await call.read_body(requests.NewTokenBody)
         lifetime_ms = None if asked.expires_in_s is None else asked.expires_in_s * 1_000
         secret, token = await self._accounts.create_token(
@@ -111,7 +108,7 @@ class AuditEndpoints:
 
 
 class AccountAuditEndpoints:
-    """Logins, and what happened to users, tokens and hosts, for admins."""
+    """Logins, and changes of users, tokens and hosts, for admins."""
 
     def __init__(self, accounts: ports.AccountsPort) -> None:
         self._accounts = accounts
@@ -183,7 +180,7 @@ class SubscriptionKeys(Struct, frozen=True):
 
 
 class SubscriptionBody(Struct, frozen=True):
-    """What a browser's `PushSubscription` says of itself as JSON."""
+    """A browser's `PushSubscription` as JSON."""
 
     endpoint: SubscriptionEndpoint
     keys: SubscriptionKeys

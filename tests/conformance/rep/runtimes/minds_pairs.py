@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Takes a while over each answer, and looks whether anything is said to it meanwhile. What it heard is in its outputs."""
+"""Delays each answer, and checks whether it receives anything meanwhile. Its outputs contain what it received."""
 
 import json
 import os

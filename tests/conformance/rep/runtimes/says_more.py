@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Says more than the document has, everywhere, and has a name of its own for the run."""
+"""Sends more fields than the document has, everywhere, and uses its own id for the run."""
 
 import speaking
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Spells everything as JSON allows and few do, and says it in pieces: `1.0`, spaces, `\\r\\n`, escapes, half a character."""
+"""Sends valid but unusual JSON, in pieces: `1.0`, spaces, `\\r\\n`, escapes, half a character."""
 
 import json
 import sys

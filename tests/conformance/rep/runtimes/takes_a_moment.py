@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Its only step takes 50 ms by its own clock, and nothing is to be told meanwhile."""
+"""A runtime whose only step takes 50 ms by its own clock and sends no event meanwhile."""
 
 import time
 

@@ -1,7 +1,8 @@
-"""Reads a shell command the way bash does, so that what is judged is what will run. Runs nothing and expands nothing.
+"""Parses a shell command the way bash does, so that the command that is judged is the one that runs. Runs nothing and expands
+nothing.
 
-`script` says what comes out, `reader` finds the commands, `words` reads one word, `documents` the texts below a line. Where
-bash and this room could differ, the script says so in its doubts; nobody may treat a script with doubts as understood.
+`script` has the result, `reader` finds the commands and here-documents, `words` reads one word. Where bash and this parser
+could differ, the script has a doubt; no caller may treat a script with doubts as understood.
 """
 
 from switchtower.core.policy.shell.reader import LONGEST as LONGEST

@@ -1,11 +1,9 @@
-"""Here-documents: announced by `<<` in a command, and standing below its line.
+"""Finds every simple command in a text: behind `&&`, `;`, `|`, `&` and newlines, in groups, subshells, expansions and
+here-documents.
 
-One simple command in the making: which of its words set variables, which belong to the shell's grammar, which are its own.
-
-Finds every simple command in a text: behind `&&`, `;`, `|`, `&` and newlines, in groups, subshells and expansions.
-
-It reads on whatever comes, so that a command behind a mistake is still found; the doubts say that there was one. Takes
-time in proportion to the text and gives up, in doubt, on one that is too long, too deep or too much."""
+It continues after errors, so that a command behind a mistake is still found; the doubts report the mistake. It takes time in
+proportion to the text and stops, with a doubt, at a text that is too long, too deep or has too many commands.
+"""
 
 import re
 from collections.abc import Callable
@@ -19,7 +17,7 @@ _DELIMITER = re.compile(r"""(?:(?P<quote>['"])(?P<quoted>[\w.-]+)(?P=quote)|(?P<
 
 
 class HereDocument(Struct, frozen=True):
-    """One that has been announced."""
+    """A here-document that `<<` has announced."""
 
     end: str
     """The line that ends it."""
@@ -30,12 +28,12 @@ class HereDocument(Struct, frozen=True):
 class HereDocumentBody(Struct, frozen=True):
     text: str
     ends_at: int
-    """Behind the line that ends it."""
+    """The position behind the line that ends it."""
     is_ended: bool
 
 
 def parse_here_document(text: str, at: int, operator: str) -> tuple[HereDocument, int] | None:
-    """What follows `<<` or `<<-` at that place, and where reading goes on. `None` where that is hard to say."""
+    """Parses the text behind `<<` or `<<-`; returns the here-document and the position behind it. `None` when it is ambiguous."""
     delimiter = _DELIMITER.match(text, at)
     if delimiter is None:
         return None
@@ -110,7 +108,7 @@ class CommandBuilder:
 LONGEST = 64 * 1024
 _DEEPEST = 24
 
-# Control characters, blanks that are none to a shell, marks that turn or hide text, halves of characters.
+# Control characters, Unicode blanks that a shell does not treat as blanks, marks that reverse or hide text, lone surrogates.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\ufff0-\uffff"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
@@ -172,7 +170,7 @@ class _ScriptReader:
         self._absorb(text, _ScriptReader.read_to_the_end)
 
     def _absorb(self, text: str, how: "Callable[[_ScriptReader], None]") -> None:
-        """Reads another text and takes over what it holds."""
+        """Parses another text and adds its commands."""
         if not self.enter():
             return
         other = _ScriptReader(text, self._depth)
@@ -185,7 +183,7 @@ class _ScriptReader:
         self.at = len(self.text)
 
     def _read_list(self, closer: str) -> None:
-        """Up to the closing parenthesis or brace, which is taken too, or to the end."""
+        """Reads up to and including the closing parenthesis or brace, or to the end."""
         stages: list[tuple[int, int]] = []
         start = len(self._found.commands)
         while True:
@@ -200,7 +198,7 @@ class _ScriptReader:
                 self.at += 1
                 self._read_documents()
                 if stages and start == len(self._found.commands):
-                    continue  # A pipe goes on behind the end of its line.
+                    continue  # a pipe continues after the end of its line
             if operator is not None:
                 if stages:
                     self._found.pipelines.append((*stages, (start, len(self._found.commands))))
@@ -220,7 +218,7 @@ class _ScriptReader:
                 self._read_command_or_group()
 
     def _read_operator(self, *, in_braces: bool = False) -> str | None:
-        """What separates commands here; "" is the end and None no separator."""
+        """Returns the operator that separates commands here; "" is the end, and None means no separator."""
         pair = self.text[self.at : self.at + 2]
         if pair in ("&&", "||"):
             return pair
@@ -295,7 +293,7 @@ class _ScriptReader:
         if operator != "<<<" and (target.wild or "$?" in target.text):
             self.add_doubt("has a redirection to a file that is not written out")
         if operator in (">&", "<&") and not _PLAIN_TARGET.fullmatch(self.text, start, self.at):
-            # Bash works off the quotes of this one twice.
+            # Bash removes the quotes of this one twice.
             self.add_doubt("joins a descriptor with something unusual", unreadable=True)
         return Redirect(operator, target)
 
@@ -310,7 +308,7 @@ class _ScriptReader:
         return Redirect(operator, ShellWord(""))
 
     def _read_documents(self) -> None:
-        """The here-documents that begin on this line, one behind the other."""
+        """Reads the here-documents that start on this line, in order."""
         announced, self._announced = self._announced, []
         for document in announced:
             body = read_body(document, self.text, self.at)
@@ -325,14 +323,14 @@ class _ScriptReader:
                 self._absorb(body.text, words.scan_document)
 
     def _skip_blanks(self) -> None:
-        """Blanks, comments and broken lines; they may stand wherever a word may begin."""
+        """Skips blanks, comments and line continuations; they may occur wherever a word may start."""
         text = self.text
         while self.at < len(text):
             char = text[self.at]
             if char in " \t":
                 self.at += 1
             elif char == "\\" and text[self.at + 1 : self.at + 2] == "\n":
-                # Bash takes the pair out before it looks for operators: without a blank beside it, it can join two.
+                # Bash removes the pair before it searches for operators: without a blank beside it, it can join two.
                 if text[self.at - 1 : self.at] not in (" ", "\t", "\n") and text[self.at + 2 : self.at + 3] not in (" ", "\t"):
                     self.add_doubt("breaks a line in the middle of a word", unreadable=True)
                 self.at += 2

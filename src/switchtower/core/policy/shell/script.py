@@ -1,8 +1,6 @@
-"""A shell command taken apart. Plain values; who reads them decides what they mean.
-
-What a word is read from. The reader is one; a word reads on in it and hands it the commands that it comes across.
-
-What has been found in a text so far, and how much of it is too much to go on."""
+"""The parsed form of a shell command as plain values, and the builder and the source that the parser uses. The values carry no
+judgement.
+"""
 
 from typing import Protocol
 
@@ -10,13 +8,13 @@ from msgspec import Struct
 
 
 class ShellWord(Struct, frozen=True):
-    """One word of a command, quotes and backslashes worked off."""
+    """One word of a command, with quotes and backslashes removed."""
 
     text: str
     known: bool = True
-    """Without an expansion that only the running shell can work out; otherwise `text` has it as it was written."""
+    """False when it has an expansion that only the running shell can evaluate; `text` then has it as it was written."""
     wild: bool = False
-    """It has wildcards, so names of files may take its place."""
+    """It has wildcards, so names of files may replace it."""
 
 
 class Redirect(Struct, frozen=True):
@@ -45,10 +43,10 @@ class ShellCommand(Struct, frozen=True):
     assignments: tuple[str, ...] = ()
     """The names of the variables that it sets."""
     values: tuple[ShellWord, ...] = ()
-    """What it sets them to."""
+    """The values of those variables."""
     redirects: tuple[Redirect, ...] = ()
     inner: tuple[int, int] = (0, 0)
-    """The commands of the script (from, to) that stand in its own expansions and so feed it."""
+    """The commands of the script (from, to) that are in its own expansions and so feed it."""
 
 
 class Script(Struct, frozen=True):
@@ -57,11 +55,11 @@ class Script(Struct, frozen=True):
     text: str
     commands: tuple[ShellCommand, ...]
     pipelines: tuple[tuple[tuple[int, int], ...], ...] = ()
-    """Each a row of commands (from, to) that feed the next."""
+    """Each is a sequence of commands (from, to) that feed the next."""
     documents: tuple[str, ...] = ()
     """The bodies of here-documents."""
     doubts: tuple[str, ...] = ()
-    """Why it is not certain what it would run. Sentences that go on from "it"."""
+    """The reasons why it is uncertain what it would run. Sentences that continue after "it"."""
     unreadable: bool = False
     """Not even its structure is certain: there may be commands that are not listed."""
 
@@ -73,17 +71,17 @@ class WordSource(Protocol):
     def add_doubt(self, reason: str, *, unreadable: bool = False) -> None: ...
 
     def enter(self) -> bool:
-        """One level deeper; False, and all is read, when that is too deep."""
+        """Enters one more level; returns False, and ends the reading, when that is too deep."""
         ...
 
     def leave(self) -> None: ...
 
     def read_nested(self) -> None:
-        """Reads commands up to the closing parenthesis, which is taken too."""
+        """Reads commands up to and including the closing parenthesis."""
         ...
 
     def read_quoted_commands(self, text: str) -> None:
-        """Reads the commands of a text that stood between backquotes."""
+        """Reads the commands of a text between backquotes."""
         ...
 
 
@@ -121,7 +119,7 @@ class ScriptBuilder:
             self._doubts.append(reason)
 
     def merge(self, other: "ScriptBuilder") -> None:
-        """Takes over what another text holds, behind what is here."""
+        """Adds the commands of another text behind those already here."""
         shift = len(self.commands)
         for command in other.commands:
             inner = _shift_range(command.inner, shift)

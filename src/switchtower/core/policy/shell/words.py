@@ -1,8 +1,9 @@
-"""The text that `$'…'` spells in escapes. Bash knows more of them than other shells, so whoever reads one is in doubt.
+"""Reads one word: quotes, backslashes, expansions and the escapes of `$'…'`. Commands inside an expansion are passed to the
+reader.
 
-Reads one word: quotes, backslashes and expansions. Commands inside an expansion are handed to the reader.
-
-What only a running shell can work out (`$x`, `$(…)`, `{a,b}`) leaves the word unknown and its text as it was written."""
+An expansion that only a running shell can evaluate (`$x`, `$(…)`, `{a,b}`) makes the word unknown and leaves its text as it
+was written. Bash knows more escapes of `$'…'` than other shells, so a word with one is in doubt.
+"""
 
 import re
 from collections.abc import Callable
@@ -39,7 +40,7 @@ _ANSI = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 
 
 class _Word:
-    """A word in the making."""
+    """A word that is being read."""
 
     def __init__(self, source: WordSource) -> None:
         self.source = source
@@ -57,7 +58,9 @@ class _Word:
 
 
 def read_word(source: WordSource) -> ShellWord:
-    """Reads from where the source stands up to the end of the word. Nothing read is an empty word and no step."""
+    """Reads from the source's position up to the end of the word. When nothing is read, the word is empty and the position
+    unchanged.
+    """
     word = _Word(source)
     start = source.at
     text = source.text
@@ -78,7 +81,7 @@ def read_word(source: WordSource) -> ShellWord:
 
 
 def scan_document(source: WordSource) -> None:
-    """Reads a here-document whose text the shell expands, only for what stands in its expansions."""
+    """Reads a here-document that the shell expands, only for the commands in its expansions."""
     word = _Word(source)
     while source.at < len(source.text):
         char = source.text[source.at]
@@ -112,7 +115,7 @@ def _backslash(word: _Word) -> None:
     if escaped == "":
         source.add_doubt("ends in a backslash", unreadable=True)
     elif escaped == "\n":
-        # Bash takes the pair out before it looks for words and operators; at the edge of a word that can join two.
+        # Bash removes the pair before it searches for words and operators; at the edge of a word that can join two.
         source.add_doubt("breaks a line in the middle of a word", unreadable=True)
     else:
         word.pieces.append(escaped)
@@ -226,7 +229,7 @@ def _braced_expansion(word: _Word) -> None:
             source.leave()
             return
         if char in "'\"":
-            # What a quote means here depends on the quotes around it.
+            # The meaning of a quote here depends on the quotes around it.
             source.add_doubt("has quotes inside an expansion", unreadable=True)
         _IN_BRACES.get(char, _literal)(inside)
     source.add_doubt("has a brace without an end", unreadable=True)

@@ -1,7 +1,10 @@
-"""What is known to be harmless of programs, as data: one table for each, in the spelling that `options` explains.
+"""The options and subcommands that are known to be harmless, as data: one table per program, in the notation that `arguments`
+explains.
 
-Left out on purpose is whatever runs, loads, sends or writes something of the caller's choosing, and whatever follows links.
-A section `[make gmake]` is one table for both names; a line that begins with blanks continues the one above it.
+Left out on purpose is everything that runs, loads, sends or writes something of the caller's choosing, and everything that
+follows links.
+
+A section `[make gmake]` is one table for both names; a line that starts with blanks continues the one above it.
 """
 
 import re

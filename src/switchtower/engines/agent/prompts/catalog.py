@@ -1,7 +1,7 @@
-"""What the user and the workspace offer to an agent: instructions, skills, prompts and the files that a message names.
+"""The instructions, skills, prompts and mentioned files that the user and the workspace provide to an agent.
 
-Nothing is remembered: each call looks at the files as they are. The calls block and belong on a thread; none raises for
-what it finds, a problem comes back as text.
+Nothing is cached: each call reads the files as they are. The calls block and belong on a thread. They do not raise for what they
+find; they return a problem as text.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,17 +11,17 @@ from switchtower.core import events
 from switchtower.engines.agent.prompts import expansion, files, system_prompt, templates
 
 IsTrusted = Callable[[str], bool]
-"""Whether the owner trusts a workspace."""
+"""Returns whether the owner trusts a workspace."""
 
 
 class PromptCatalog:
     def __init__(self, user_folder: Path | None, trusts: IsTrusted = lambda workspace: True) -> None:
-        """Of a workspace that is not trusted nothing is offered, but for the files that a message names."""
+        """A workspace that is not trusted provides nothing but the files that a message mentions."""
         self._trusts = trusts
         self._user_folder = user_folder.absolute() if user_folder is not None else None
 
     def list_templates(self, workspace: str) -> tuple[templates.Template, ...]:
-        """What a message can call with `/name`, by name."""
+        """Lists the templates that a message can call with `/name`, by name."""
         known = self._load_catalog(workspace).templates
         return tuple(known[name] for name in sorted(known))
 
@@ -50,14 +50,14 @@ class PromptCatalog:
         return expansion.expand_message(text, workspace, self._user_folder, trusted=self._trusts(workspace))
 
     def find_template(self, name: str, workspace: str) -> templates.Template | None:
-        """What a message calls by this name."""
+        """Returns the template that a message calls by this name."""
         return self._load_catalog(workspace).templates.get(name)
 
     def _load_catalog(self, workspace: str) -> templates.TemplateCatalog:
         return templates.load_catalog(workspace, self._user_folder, trusted=self._trusts(workspace))
 
     def read_skill(self, name: str, workspace: str) -> str | None:
-        """The whole text of a skill, for an agent that asks for it by name; None when there is none of that name."""
+        """Returns the whole text of a skill, for an agent that asks for it by name; None when no skill has that name."""
         template = self.find_template(name, workspace)
         if template is None or template.kind != "skill":
             return None

@@ -1,18 +1,15 @@
-"""What a message becomes before a model reads it: a called template takes its place, and what it mentions follows it.
+"""Expands a message before a model reads it: a called template replaces it, and the files that it mentions follow it.
 
-Each text is looked through once, as its author wrote it: the user's words and a prompt's own. What they bring in, and
-what arguments and a prompt's words form together, is never looked through again.
+Each text is scanned once, as its author wrote it: the user's words and the prompt's own. The text that they bring in, and the
+text that arguments and a prompt form together, is never scanned again.
 
-A prompt's places for arguments, and what a message puts there. Pure.
+In a prompt, `$ARGUMENTS` and `{{args}}` are everything behind the name, `$1` to `$9` are its single words, and `$$1` is a plain
+`$1`. All placeholders are filled in one pass: the text of an argument is never scanned for placeholders.
 
-`$ARGUMENTS` and `{{args}}` are all that was written behind the name, `$1` to `$9` its single words; `$$1` is a plain `$1`.
-Everything is filled in at one go: what an argument says is never looked at as a place.
-
-`@path` in a message brings a file in, `@folder/` what a folder holds, `@path:10-40` some lines. The message itself is
-not touched: what it names follows in blocks.
-
-People also write `@` in addresses, decorators and greetings. So a name that leads to nothing is left alone without a word,
-and only what is there but may not be shown, or is too much, is a problem."""
+In a message, `@path` adds a file, `@folder/` the listing of a folder, and `@path:10-40` some lines. The message itself is not
+changed; the blocks follow it. People also write `@` in addresses, decorators and greetings, so a name that leads to nothing is
+silently ignored, and only a file that exists but may not be shown, or is too large, is a problem.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -33,22 +30,24 @@ _CALL = re.compile(rf"/({_PART}(?::{_PART}){{0,{_MOST_PARTS - 1}}})(?:\s+(.*))?"
 class MessageExpansion(Struct, frozen=True):
     text: str
     sources: tuple[str, ...] = ()
-    """The files that went into it: the template first, then what was mentioned."""
+    """The files that went into the message: the template first, then the mentioned files."""
     problems: tuple[str, ...] = ()
 
 
 class _FilledMessage(Struct, frozen=True):
-    """A message after its template was put in."""
+    """A message after its template was filled in."""
 
     text: str
     looked_through: tuple[str, ...]
-    """The texts whose mentions count."""
+    """The texts that are scanned for mentions."""
     sources: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def expand_message(text: str, workspace: str, user_folder: Path | None, *, trusted: bool = True) -> MessageExpansion:
-    """A workspace that is not `trusted` brings in files that the message mentions, and no skills or prompts."""
+    """Expands a message. A workspace that is not `trusted` provides the files that the message mentions, but no skills or
+    prompts.
+    """
     spoken = _fill_message(text, workspace, user_folder, trusted=trusted)
     brought = expand_mentions(spoken.looked_through, workspace)
     notes = tuple(f"[{problem}]" for problem in brought.problems)
@@ -61,7 +60,7 @@ def expand_message(text: str, workspace: str, user_folder: Path | None, *, trust
 
 
 def parse_call(text: str) -> tuple[str, str] | None:
-    """The name and the arguments of a message that calls something, whether or not there is such a thing."""
+    """Returns the name and the arguments of a message that calls a template or an extension, whether or not it exists."""
     call = _CALL.fullmatch(text)
     return None if call is None else (call[1], (call[2] or "").strip())
 
@@ -97,20 +96,22 @@ def _append_request(template: templates.Template, body: str, request: str) -> st
 
 
 LONGEST_ADDED = 1024 * 1024
-"""By how many characters a filled prompt may be longer than its arguments: a short one can repeat them a thousand times."""
+"""The most characters by which a filled prompt may be longer than its arguments: a short prompt can repeat them a thousand
+times.
+"""
 
 _PLACE = re.compile(r"\$(\$(?:ARGUMENTS|[1-9])(?![A-Za-z0-9_]))|\$(ARGUMENTS|[1-9])(?![A-Za-z0-9_])|\{\{[ \t]*(args)[ \t]*\}\}")
-# A quote counts at the beginning of a word only: in `don't` it is an apostrophe.
+# A quote counts at the start of a word only: in `don't` it is an apostrophe.
 _WORD = re.compile(r""""((?:[^"\\]++|\\.)*+)"(?!\S)|'([^']*+)'(?!\S)|(\S++)""", re.DOTALL)
 _ESCAPED = re.compile(r"\\([\"\\])")
 
 
 class PromptTooLong(Exception):
-    """The filled prompt would be longer than anybody wants."""
+    """The filled prompt would be too long."""
 
 
 def fill_template(text: str, arguments: str) -> str:
-    """Arguments that the prompt has no place for follow it: what the user wrote is never lost."""
+    """Fills the prompt. Arguments without a placeholder follow the prompt: the user's words are never lost."""
     given = split_arguments(arguments)
     places = list(_PLACE.finditer(text))
     values = [_get_value(place, arguments, given) for place in places]
@@ -123,7 +124,7 @@ def fill_template(text: str, arguments: str) -> str:
 
 
 def split_arguments(arguments: str) -> list[str]:
-    """The first nine, split as a shell would, without ever complaining."""
+    """Returns the first nine arguments, split as a shell would split them, but without ever failing."""
     return [_unquote_word(word) for word in islice(_WORD.finditer(arguments), 9)]
 
 
@@ -149,7 +150,7 @@ MOST_LISTED = 500
 MOST_LOOKUPS = 500
 MOST_PROBLEMS = 20
 
-# Possessive, and with a longest name, so that a text of nothing but `@` takes no longer than any other.
+# The quantifiers are possessive and the name has a maximum length, so a text of nothing but `@` takes no longer than any other.
 _MENTION = re.compile(
     r"""(?<![A-Za-z0-9_@./+\\-])@(?:"[^"\n\0]{1,1024}+"(?::\d{1,9}+(?:-\d{1,9}+)?)?|[^\s"'`<>|,;\0]{1,1024}+)"""
 )
@@ -159,7 +160,7 @@ _MOST_PUNCTUATION = 4
 
 
 class MentionedFiles(Struct, frozen=True):
-    """What the mentions came to: blocks to follow the message, where they are from, and what was not brought in."""
+    """The result of the mentions: blocks that follow the message, their sources, and what was not included."""
 
     blocks: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -167,7 +168,7 @@ class MentionedFiles(Struct, frozen=True):
 
 
 class _MentionCandidate(NamedTuple):
-    """One way to read a mention."""
+    """One interpretation of a mention."""
 
     path: str
     lines: files.LineRange | None = None
@@ -188,7 +189,7 @@ def expand_mentions(texts: Iterable[str], workspace: str) -> MentionedFiles:
 
 
 def _find_mentions(texts: Iterable[str]) -> Iterator[str]:
-    """As written behind the `@`, still with its quotes."""
+    """Yields each mention as it is written behind the `@`, still with its quotes."""
     for text in texts:
         for match in _MENTION.finditer(text):
             yield match[0][1:]
@@ -209,7 +210,7 @@ class _MentionCollector:
         return MentionedFiles(tuple(self._blocks.values()), tuple(self._sources), tuple(problems))
 
     def add_mention(self, mention: str) -> None:
-        """The first reading that leads somewhere counts."""
+        """Adds the first interpretation that leads to something."""
         for path, lines in _list_candidates(mention):
             try:
                 if path.endswith("/"):
@@ -260,7 +261,9 @@ class _MentionCollector:
 
 
 def _list_candidates(mention: str) -> Iterator[_MentionCandidate]:
-    """What a mention may mean, the likeliest first: punctuation belongs to the sentence, a number behind a colon is a line."""
+    """Yields the interpretations of a mention, the likeliest first: punctuation belongs to the sentence, a number behind a colon
+    is a line.
+    """
     if mention.startswith('"'):
         path, lines = mention[1:].split('"', 1)
         if numbered := _WITH_LINES.fullmatch(f"{path}{lines}") if lines else None:
@@ -284,7 +287,9 @@ def _parse_line_range(numbered: re.Match[str]) -> files.LineRange:
 
 
 def _is_worth_reporting(folder: files.PromptFolder, path: str) -> bool:
-    """Not for `@/components/button`, which is how some languages spell an import, and not for a secret that is not there."""
+    """Returns False for `@/components/button`, which is how some languages spell an import, and for a secret that does not
+    exist.
+    """
     if path.startswith("/") and not path.startswith(folder.root):
         return False
     return files.has_entry(folder, path)

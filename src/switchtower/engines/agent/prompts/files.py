@@ -1,15 +1,13 @@
-"""The one door from prompts to files. What comes through is bounded, is text, and lies where it may; every complaint of
-the system or of `scope` becomes a `Trouble` with a sentence. These calls block and belong on a thread.
+"""All file access of prompts. Every text is bounded, is valid text, and lies in a permitted folder; every error of the system or
+of `scope` becomes a `PromptFileError` with one sentence. The calls block and belong on a thread.
 
-Where skills and prompts lie, and what their places call them. Looks at names only; no file is opened here.
+A prompt is `NAME.md`. A skill is `NAME.md`, or `NAME/SKILL.md` with whatever else it needs beside it. A folder in between becomes
+the first part of the name: `git/commit.md` is `git:commit`.
 
-A prompt is `NAME.md`. A skill is `NAME.md`, or `NAME/SKILL.md` with whatever else it needs beside it. A folder in between
-becomes the first part of the name: `git/commit.md` is `git:commit`.
-
-How text that was copied from a file stands in a prompt: between two lines that its content cannot write. Pure.
-
-Both lines carry a mark, a hash of what stands between them. A file that held its own mark would have to hold its own hash.
-A random mark would do as well, but the same files must give the same prompt: providers keep what they have seen before."""
+Text that was copied from a file is quoted between two lines that its content cannot forge. Both lines carry a mark, a hash of the
+content. A file that held its own mark would have to hold its own hash. A random mark would do as well, but the same files must
+give the same prompt, because providers cache prompts.
+"""
 
 import codecs
 import errno
@@ -30,38 +28,38 @@ from switchtower.tools import outcome
 from switchtower.tools.files import scope
 
 SCAN_LIMIT = 8 * 1024 * 1024
-"""How far into a file a line is looked for."""
+"""The most bytes of a file that are searched for a line."""
 _BLOCK = 64 * 1024
 
 
 class PromptFileError(Exception):
-    """A file cannot be used. The text says why and can stand behind its name and a colon."""
+    """A file cannot be used. The text gives the reason and can follow the file's name and a colon."""
 
 
 class PromptFileMissing(PromptFileError):
-    """There is no such file, or something else has its name."""
+    """No such file exists, or something other than a file has its name."""
 
 
 class PromptFolder(Struct, frozen=True):
-    """A folder that files are read below."""
+    """A folder; files are read only below it."""
 
     root: str
     own: bool = False
-    """It is the user's, not the workspace's: a link in it is the user's word and may lead anywhere."""
+    """The folder is the user's, not the workspace's: the user chose its links, so they may lead anywhere."""
 
 
 class LineRange(NamedTuple):
-    """A range of lines, counted from 1, both ends in it."""
+    """A range of lines, counted from 1, both ends included."""
 
     first: int
     last: int
 
 
 class PromptDocument(Struct, frozen=True):
-    """A file's text, or the beginning of it when it was `cut`."""
+    """A file's text, or the start of it when it was `cut`."""
 
     path: str
-    """For people: below the workspace and without links, or as it was asked for in the user's own folder."""
+    """The path for people: below the workspace and without links, or as it was requested in the user's own folder."""
     text: str
     size: int
     cut: bool
@@ -80,7 +78,7 @@ class FolderListing(Struct, frozen=True):
 
 
 def read_document(folder: PromptFolder, path: str, *, limit: int, lines: LineRange | None = None) -> PromptDocument:
-    """The file's text, at most `limit` bytes of it."""
+    """Reads the file's text, at most `limit` bytes of it."""
     with _locate(folder, path) as place:
         file, status = scope.open_to_read(place)
         with os.fdopen(file, "rb") as stream:
@@ -91,7 +89,7 @@ def read_document(folder: PromptFolder, path: str, *, limit: int, lines: LineRan
 
 
 def list_folder(folder: PromptFolder, path: str, *, most: int) -> FolderListing:
-    """What is in a folder, sorted. Of one with more than `most` entries it is some `most` of them."""
+    """Lists a folder, sorted. When it has more than `most` entries, an arbitrary `most` of them are listed."""
     with _locate(folder, path) as place:
         opened = os.open(place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.folder)
         try:
@@ -103,7 +101,9 @@ def list_folder(folder: PromptFolder, path: str, *, most: int) -> FolderListing:
 
 
 def has_entry(folder: PromptFolder, path: str) -> bool:
-    """Whether something has this name, also something that may not be read. Where nobody may look, something may be."""
+    """Returns whether an entry has this name, even one that may not be read. It returns True when the folder itself
+    may not be opened, because the entry may exist.
+    """
     above, name = os.path.split(path.rstrip("/"))
     try:
         with _locate(folder, above) as place:
@@ -121,7 +121,7 @@ def has_entry(folder: PromptFolder, path: str) -> bool:
 
 @contextmanager
 def _locate(folder: PromptFolder, path: str) -> Iterator[scope.ResolvedPath]:
-    """Also explains what goes wrong with the place while it is used."""
+    """Locates the file, and also explains errors that occur while it is used."""
     try:
         root = folder.root
         if folder.own:
@@ -143,7 +143,7 @@ def _locate(folder: PromptFolder, path: str) -> Iterator[scope.ResolvedPath]:
 
 
 def _read_lines(stream: BufferedReader, lines: LineRange, limit: int) -> bytes:
-    """These lines, as far as one byte beyond the limit. Never holds more than a block of what it passes over."""
+    """Reads these lines, up to one byte beyond the limit. Never holds more than one block of the lines that it skips."""
     picked = bytearray()
     number = 1
     for _ in range(SCAN_LIMIT // _BLOCK):
@@ -200,7 +200,7 @@ class TemplateFile(NamedTuple):
 
 
 def find_template_files(folder: PromptFolder, top: str, kind: TemplateKind) -> Iterator[TemplateFile]:
-    """From the outer folders to the inner ones, sorted, until enough names have been looked at."""
+    """Yields files from the outer folders to the inner ones, sorted, until enough names have been examined."""
     waiting: deque[TemplateFile] = deque([TemplateFile((), top)])
     left = MOST_SCANNED
     while waiting and left > 0:
@@ -239,17 +239,17 @@ def quote_block(kind: str, text: str, **attributes: str) -> str:
 
 
 def escape_quotes(text: str) -> str:
-    """A value between quotes: it stays on its line and cannot end early."""
+    """Escapes a value between quotes: it stays on its line and cannot end the quotes early."""
     return escape_unprintable(text.replace("\\", "\\\\").replace('"', '\\"'))
 
 
 def escape_unprintable(text: str) -> str:
-    """Characters that are not seen, or that are no text at all, are spelled out. A file's name may hold any."""
+    """Escapes invisible characters and invalid text. A file's name may contain either."""
     return text if text.isprintable() else "".join(map(_escape_character, text))
 
 
 def to_one_line(text: str, *, longest: int) -> str:
-    """Somebody else's words as a part of a line of ours."""
+    """Shortens foreign text to a part of one of our lines."""
     line = escape_unprintable(" ".join(text[: longest * 4].split()))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 

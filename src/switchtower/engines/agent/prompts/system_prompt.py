@@ -1,11 +1,11 @@
-"""The system prompt: our own words first, then where the session works, then what files have to say, least trusted last.
+"""Builds the system prompt: our own text first, then where the session works, then the contents of files, the least trusted last.
 
-It says nothing that changes by itself, such as the time: the same session has the same prompt, and providers keep it.
+It contains nothing that changes by itself, such as the time: the same session has the same prompt, and providers cache it.
 
-What files tell an agent about how to work: `AGENTS.md` and `CLAUDE.md` of the workspace, and the user's own
-`AGENTS.md`. Files of that name deeper down are only named; an agent that works there can read them.
-
-An import (`@path` on a line of `CLAUDE.md`) is not followed, for the same reason."""
+The instruction files are `AGENTS.md` and `CLAUDE.md` of the workspace, and the user's own `AGENTS.md`. Files of that name in
+subfolders are only listed; an agent that works there can read them. An import (`@path` on a line of `CLAUDE.md`) is not followed,
+for the same reason.
+"""
 
 import os
 import sys
@@ -17,7 +17,7 @@ from switchtower.core import events
 from switchtower.engines.agent.prompts import files, templates
 
 READ_SKILL = "read_skill"
-"""The tool that hands out a skill by name, for agents that have it."""
+"""The tool that returns a skill by name, for agents that have it."""
 MOST_SKILLS = 100
 
 _WORK = """\
@@ -78,8 +78,10 @@ def build_system_prompt(
     preset: events.Preset | None = None,
     trusted: bool = True,
 ) -> str:
-    """A preset of the user stands in for what we say about who the agent is and how it works; how things are here stays. One
-    of the workspace comes behind all that, as text from a file. Nothing of a workspace that is not `trusted` is here."""
+    """Builds the prompt. A preset of the user replaces our text about the agent's role and working style; the facts about the
+    environment stay. A preset of the workspace follows all that, as text from a file. A workspace that is not `trusted` adds
+    nothing.
+    """
     distrust = None if trusted else _UNTRUSTED
     situation = [_POLICIES.get(policy), _SANDBOXES.get(sandbox), distrust, _HEADLESS if headless else None]
     if not tools:
@@ -108,7 +110,7 @@ def _list_facts(workspace: str) -> list[str]:
 def _is_in_repository(workspace: str) -> bool:
     try:
         folder = Path(os.path.realpath(workspace))
-        # In a worktree it is a file. Whether git can use it is not for us to say.
+        # A worktree has a file of that name. This does not check whether git can use it.
         return any(os.path.lexists(above / ".git") for above in (folder, *folder.parents))
     except ValueError:
         return False
@@ -141,7 +143,7 @@ def _format_skill(skill: templates.Template, *, can_ask: bool) -> str:
     line = f"- {skill.name}: {skill.description}"
     if can_ask:
         return line
-    # A tool cannot read the user's folder; the user can still hand the skill over.
+    # A tool cannot read the user's folder, but the user can still send the skill.
     where = files.escape_unprintable(skill.path) if skill.origin == "workspace" else f"the user can send it with `/{skill.name}`"
     return f"{line} ({where})"
 
@@ -165,12 +167,14 @@ def read_workspace_instructions(workspace: str) -> list[str]:
 
 
 def list_nested_instructions(workspace: str) -> list[str]:
-    """Paths of more such files, the outer ones first. Links are not followed: a path counts once."""
+    """Returns the paths of instruction files in subfolders, the outer ones first. Links are not followed, so that each path
+    counts once.
+    """
     return [path for path, _ in zip(_find_nested_files(files.PromptFolder(workspace)), range(MOST_NESTED), strict=False)]
 
 
 def _render_files(folder: files.PromptFolder, paths: tuple[str, ...], *, origin: str) -> list[str]:
-    """A block for each file, or a line that says why there is none. Two files with the same text are one."""
+    """Renders a block for each file, or a line with the reason why it has none. Two files with the same text become one block."""
     shown: list[str] = []
     texts: set[str] = set()
     for path in paths:

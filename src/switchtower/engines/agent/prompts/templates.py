@@ -1,10 +1,11 @@
 """Skills and prompts by name, from the user's folder and from the workspace.
 
-A workspace comes from anywhere and must not put its words into a command that the user knows. So the user's template has
-its name for good, and the workspace's of the same name is called `workspace:NAME`.
+A workspace comes from anywhere and must not change the meaning of a command that the user knows. So the user's template always
+keeps its name, and the workspace's template of the same name is called `workspace:NAME`.
 
-The lines between two `---` at the top of a Markdown file. Pure, and no YAML: only `key: value` at the left edge is
-read. Files that were written for other programs may have more there; that is passed over."""
+The front matter is the lines between two `---` at the top of a Markdown file. It is not parsed as YAML: only `key: value` at the
+left edge is read, and the further contents of files that were written for other programs are skipped.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,7 +25,7 @@ _IN_WORKSPACE = ".tower"
 TemplateOrigin = Literal["user", "workspace"]
 EXTENSION_PREFIX = "extension"
 _RESERVED: frozenset[str] = frozenset({"user", "workspace", EXTENSION_PREFIX})
-"""First parts of a name that say where it comes from: no folder may claim them."""
+"""First parts of a name that state its origin: no folder may claim them."""
 
 
 class Template(Struct, frozen=True):
@@ -37,17 +38,17 @@ class Template(Struct, frozen=True):
     """Relative to the workspace for the workspace's own, absolute for the user's."""
     origin: TemplateOrigin
     arguments: str = ""
-    """A hint at what to write behind the name."""
+    """A hint for the text behind the name."""
 
 
 class TemplateCatalog(Struct, frozen=True):
     templates: dict[str, Template]
     unusable: dict[str, str]
-    """Why a file that has a template's name is none."""
+    """For each file that has a template's name but is not a template, the reason."""
 
 
 def load_catalog(workspace: str, user_folder: Path | None, *, trusted: bool = True) -> TemplateCatalog:
-    """What can be called by name; of a workspace that is not `trusted`, nothing."""
+    """Loads the templates that can be called by name; a workspace that is not `trusted` provides none."""
     known = TemplateCatalog({}, {})
     for template in _iterate_templates(workspace, user_folder, known.unusable, trusted=trusted):
         for name in (template.name, f"{template.origin}:{template.name}", f"{template.origin}:{template.kind}:{template.name}"):
@@ -58,7 +59,7 @@ def load_catalog(workspace: str, user_folder: Path | None, *, trusted: bool = Tr
 
 
 def read_template(template: Template, workspace: str, user_folder: Path | None) -> str:
-    """The template without its front matter. Raises `reading.Trouble`."""
+    """Returns the template without its front matter. Raises `files.PromptFileError`."""
     document = files.read_document(_make_folder(template.origin, workspace, user_folder), template.path, limit=TEMPLATE_LIMIT)
     if document.cut:
         raise files.PromptFileError(f"it is longer than {TEMPLATE_LIMIT // 1024} KiB")
@@ -68,7 +69,7 @@ def read_template(template: Template, workspace: str, user_folder: Path | None) 
 def _iterate_templates(
     workspace: str, user_folder: Path | None, unusable: dict[str, str], *, trusted: bool
 ) -> Iterator[Template]:
-    """The user's come first, and prompts before skills: who comes first gets the plain name."""
+    """Yields the user's templates first, and prompts before skills: the first template of a name gets the plain name."""
     tops: list[tuple[TemplateOrigin, str]] = [("workspace", _IN_WORKSPACE)] if trusted else []
     if user_folder is not None:
         tops.insert(0, ("user", str(user_folder)))
@@ -113,14 +114,14 @@ _MOST_LINES = 100
 
 
 class FrontMatter(NamedTuple):
-    """A file in its two parts."""
+    """The two parts of a file."""
 
     fields: Mapping[str, str]
     body: str
 
 
 def split_front_matter(text: str) -> FrontMatter:
-    """Without a closing `---` there is no front matter: the first line is then a rule across the page."""
+    """Splits the file. Without a closing `---` there is no front matter: the first line is then a horizontal rule."""
     lines = text.split("\n", _MOST_LINES)
     if lines[0].rstrip() != "---":
         return FrontMatter({}, text)

@@ -1,8 +1,8 @@
-"""The Flow IR, version 1.0.0: what a flow is, and whether a document is one. Starts nothing.
+"""The Flow IR, version 1.0.0: the model of a flow, and the check of a document. It starts nothing.
 
-`parse` is the door: a decoded document becomes a `Flow`, or `InvalidFlow` says everything that is wrong with it. `shape` compares
-with the `schema`; `graph`, `switches` and `references` check what a schema cannot say. `inputs` checks what a run is given,
-`manifest` keeps flows in a folder, `compiler` makes a flow of YAML. Only `manifest` touches files.
+`parse_flow` is the entry point: a decoded document becomes a `CheckedFlow`, or `InvalidFlow` lists everything that is wrong with
+it. `schema` checks the shape; `graph` and `references` check what a schema cannot express. `parser` also checks the inputs of a
+run, `manifest` keeps flows in a folder, and `compiler` turns YAML into a flow. Only `manifest` accesses files.
 """
 
 from switchtower.engines.flow.ir.flow import CONTROL_KINDS as CONTROL_KINDS

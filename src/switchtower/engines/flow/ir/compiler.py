@@ -1,4 +1,4 @@
-"""YAML flows become Flow IR. Pure: a text and the time come in, a document goes out. What comes out passes `parse`.
+"""Compiles YAML flows to Flow IR. It does no I/O: the text and the time are arguments. The result passes `parse_flow`.
 
     name: weather                     # required, as are steps
     description: Fetches a forecast   # for people
@@ -6,19 +6,19 @@
     policy: default                   # the IR's policyRef
     inputs:
       city: string                    # or {type, default, required, description}
-    steps:                            # a list runs from top to bottom, a map as `needs` says
+    steps:                            # a list runs from top to bottom, a map by its `needs`
       - id: fetch
         kind: http.get
         with: {url: $input.city}      # literals, $input.name, $step.id.field
         retry: {max: 2, backoff: 1s}  # or a number
-        timeout: 10s                  # of each try
-        on_failure: alarm             # where to go on after the last failed try
+        timeout: 10s                  # of each attempt
+        on_failure: alarm             # the next step after the last failed attempt
       - id: alarm
         kind: log
     outputs:
       body: $step.fetch.body
 
-`docs/flows.md` tells the rest. Every problem has its line and column.
+`docs/flows.md` has the complete reference. Every problem has its line and column.
 """
 
 from collections.abc import Collection
@@ -35,7 +35,7 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def compile_yaml(text: str, source_file: str | None, now: datetime, *, kinds: Collection[str] | None = None) -> dict[str, Any]:
-    """With `kinds`, a step of any other kind is a problem. Raises `source.InvalidSource` with every problem."""
+    """Compiles YAML. With `kinds`, a step of any other kind is a problem. Raises `source.InvalidSource` with every problem."""
     root = source.parse_source(text, source_file)
     notes = source.SourceProblems()
     members = source.MapReader(root, "a flow", _KEYS, notes)
@@ -113,7 +113,7 @@ def _read_type(item: source.SourceItem, what: str, source_problems: source.Sourc
 
 
 def _read_default(item: source.SourceItem, kind: str, what: str, source_problems: source.SourceProblems) -> Any:
-    """A default, as the type asks for it. Inside lists and objects, what is written stays a text."""
+    """Reads a default as its type requires. Inside lists and objects, scalars stay strings."""
     value: Any = item.to_plain()
     if isinstance(value, str) and kind in ("integer", "number"):
         value = _parse_number(value)
@@ -146,8 +146,9 @@ def _check(
     source_problems: source.SourceProblems,
     kinds: Collection[str] | None,
 ) -> None:
-    """Adds what the check of the IR finds, at its place in the file. Where the file itself has problems, the document may be
-    incomplete: only what a step refers to and which kind it has is reported then, and each place once."""
+    """Adds the problems that the check of the IR finds, at their places in the file. When the file itself has problems, the
+    document may be incomplete: then only the references and the kinds of steps are checked, and each place is reported once.
+    """
     found = flows.FlowProblems()
     is_clean = not source_problems.found
     parser.check_document(document, found, kinds=kinds, is_wired=is_clean, are_inputs_closed=True)
@@ -159,7 +160,7 @@ def _check(
         if step.params is not None:
             places.update(step.params.iterate_paths(f"{node}.with"))
     if outputs is not None:
-        # `wiring` puts the node that emits right behind the steps.
+        # `steps` puts the node that emits right behind the steps.
         places.update(outputs.iterate_paths(f"$.graph.nodes[{len(steps)}].with"))
     by_id = {step.id: step.at for step in steps}
     noted = {(note.line, note.column) for note in source_problems.found}

@@ -1,6 +1,6 @@
-"""A flow that was checked. Made by `parsing` alone; whoever holds one need not ask whether its names exist. Pure.
-
-What is wrong with a flow: sentences that say where, and how it is put right. Pure."""
+"""The model of a checked flow, and the problems that a check can find. Only `parser` makes a `CheckedFlow`, so its users can rely
+on every name in it. Every problem states its place and the remedy.
+"""
 
 from typing import Any, Literal
 
@@ -9,18 +9,18 @@ from msgspec import Struct
 VERSION = "1.0.0"
 SWITCH, EMIT, FINISH = "switch", "dsl.emit", "finish"
 CONTROL_KINDS = (EMIT, FINISH, SWITCH)
-"""Nodes that only direct the flow."""
+"""Nodes that only control the flow."""
 OTHERWISE = "_DEFAULT"
-"""The case of a switch that is taken when no other is."""
+"""The case of a switch that is taken when no other matches."""
 
 On = Literal["success", "failure"]
 
 
 class RetryPolicy(Struct, frozen=True):
     max: int = 0
-    """Tries after the first one."""
+    """The number of attempts after the first one."""
     backoff_ms: int = 0
-    """Between two tries, always the same."""
+    """The constant delay between two attempts."""
 
 
 class FlowNode(Struct, frozen=True, kw_only=True):
@@ -28,9 +28,9 @@ class FlowNode(Struct, frozen=True, kw_only=True):
     kind: str
     """The document's `type`."""
     params: dict[str, Any] = {}
-    """The document's `with`: literals, and references as `references` reads them."""
+    """The document's `with`: literals, and references as `references` parses them."""
     timeout_ms: int = 0
-    """Of each try; 0 is none."""
+    """The limit of each attempt; 0 is none."""
     retry: RetryPolicy = RetryPolicy()
 
 
@@ -39,53 +39,53 @@ class FlowEdge(Struct, frozen=True, kw_only=True):
     target: str
     on: On = "success"
     case: str | None = None
-    """Which case of a switch it belongs to. None on every other edge."""
+    """The case of a switch that the edge belongs to; None on every other edge."""
 
 
 class CheckedFlow(Struct, frozen=True, kw_only=True):
     name: str
     nodes: tuple[FlowNode, ...]
-    """In the document's order."""
+    """The nodes in the document's order."""
     edges: tuple[FlowEdge, ...] = ()
     timeout_ms: int = 0
-    """Of the whole run; 0 is none."""
+    """The limit of the whole run; 0 is none."""
     inputs_schema: dict[str, Any] = {}
-    """As the document has it; `inputs.declarations` reads it."""
+    """The schema as the document has it; `parser.list_declarations` reads it."""
     policy_ref: str | None = None
     policy: dict[str, Any] = {}
     source_file: str | None = None
 
     def list_step_kinds(self, *, control: bool = True) -> list[str]:
-        """Sorted, each once. Without `control`, only what a runtime must bring for itself."""
+        """Lists the kinds, sorted, each once. Without `control`, it lists only the kinds that a runtime must implement."""
         kinds = {node.kind for node in self.nodes}
         return sorted(kinds if control else kinds.difference(CONTROL_KINDS))
 
 
 MOST = 100
-"""Problems that are told. A hostile document has as many as it likes."""
+"""The most problems that are listed. A hostile document can have any number."""
 _LONGEST_SHOWN = 60
 _LONGEST_PATH = 500
 
 
 class FlowProblem(Struct, frozen=True, kw_only=True):
     path: str
-    """Where in the document: `$.graph.nodes[2].retry.max`."""
+    """The place in the document: `$.graph.nodes[2].retry.max`."""
     message: str
     node: str | None = None
-    """The id of the node it is about."""
+    """The id of the node that the problem is about."""
 
     def __str__(self) -> str:
         return f"node `{self.node}`: {self.message}" if self.node is not None else self.message
 
 
 class InvalidFlow(Exception):
-    """The document is no flow that could be run."""
+    """The document is not a flow that can be run."""
 
     def __init__(self, problems: list[FlowProblem], *, left_out: int = 0) -> None:
         super().__init__(problems, left_out)
         self.problems = problems
         self.left_out = left_out
-        """How many more there are."""
+        """The number of further problems."""
 
     def __str__(self) -> str:
         lines = [f"{problem} (at {problem.path})" for problem in self.problems]
@@ -93,7 +93,7 @@ class InvalidFlow(Exception):
 
 
 class FlowProblems:
-    """Collects them in the order of the checks, and counts those that are too many."""
+    """Collects problems in the order of the checks, and counts those beyond the limit."""
 
     def __init__(self) -> None:
         self._problems: list[FlowProblem] = []
@@ -104,7 +104,7 @@ class FlowProblems:
 
     @property
     def listed(self) -> list[FlowProblem]:
-        """Without those that were only counted."""
+        """The problems without those that were only counted."""
         return self._problems
 
     @property
@@ -123,13 +123,13 @@ class FlowProblems:
 
 
 def clip_name(text: str) -> str:
-    """A name from a document as a sentence can carry it: one line, printable, and not a page long."""
+    """Shortens a name from a document for use in a sentence: one line, printable, and not a page long."""
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[: _LONGEST_SHOWN + 1])
     return shown if len(text) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + "…"
 
 
 def join_path(path: str, key: str) -> str:
-    """The path of an object's member: `$.a.b`, or `$.a["b c"]` where the name is no plain word."""
+    """Returns the path of an object's member: `$.a.b`, or `$.a["b c"]` when the name is not a plain word."""
     plain = key.replace("_", "a").replace("-", "a")
     return (
         f"{path}.{key}" if plain.isalnum() and plain.isascii() and len(key) <= _LONGEST_SHOWN else f'{path}["{clip_name(key)}"]'

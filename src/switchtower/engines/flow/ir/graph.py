@@ -1,13 +1,14 @@
-"""What a schema cannot say of a graph: names are unique and exist, nothing goes in circles, everything can be reached. Pure.
+"""Checks of a graph that a schema cannot express: names are unique and exist, there are no cycles, every node can be reached, and
+switches are complete.
 
-Success edges lead on after success, failure edges after the last failed try. A node may have any number of both, and both may
-lead to the same node, which then runs either way. The same edge twice is a mistake, as is one that leads out of a `finish`.
+Success edges are followed after success, failure edges after the last failed attempt. A node may have any number of both, and
+both may lead to the same node, which then runs either way. A duplicate edge is a mistake, and so is an edge that leaves a
+`finish`.
 
-Switches: which way a flow goes on, by a value. Pure.
-
-`cases` says which value leads to which node; `_DEFAULT` among them, or `default` beside them, is the way of all other values.
-Compilers write `default: "_DEFAULT"`, which names that case and not a node. To every node that a switch can choose a separate
-edge leads, which carries the `case`."""
+A switch chooses the next node by a value. `cases` maps values to nodes; `_DEFAULT` among them, or `default` beside them, applies
+to all other values. Compilers write `default: "_DEFAULT"`, which names that case and not a node. A separate edge, which carries
+the `case`, leads to every node that a switch can choose.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ PlacedEdge = tuple[int, flows.FlowEdge]
 
 
 def check_names(nodes: Sequence[flows.FlowNode], edges: Sequence[PlacedEdge], found: flows.FlowProblems) -> list[PlacedEdge]:
-    """The edges between nodes that exist."""
+    """Returns the edges between nodes that exist."""
     places: dict[str, int] = {}
     for index, node in enumerate(nodes):
         if node.id in places:
@@ -44,7 +45,7 @@ def check_names(nodes: Sequence[flows.FlowNode], edges: Sequence[PlacedEdge], fo
 
 
 def check_edges(nodes: dict[str, flows.FlowNode], edges: Sequence[PlacedEdge], found: flows.FlowProblems) -> None:
-    """How edges may combine. Every name in them exists."""
+    """Checks how edges are combined. Every name in them exists."""
     seen: set[flows.FlowEdge] = set()
     for index, edge in edges:
         path = f"$.graph.edges[{index}]"
@@ -57,22 +58,24 @@ def check_edges(nodes: dict[str, flows.FlowNode], edges: Sequence[PlacedEdge], f
 
 
 class NodeOrder:
-    """Which node comes before which. Nodes are their places in the document. Every name in the edges exists."""
+    """The partial order of the nodes. Nodes are their places in the document. Every name in the edges exists."""
 
     def __init__(self, places: dict[str, int], edges: Iterable[flows.FlowEdge], *, count: int | None = None) -> None:
-        """`count` is the number of nodes, where some of them have no name of their own."""
+        """`count` is the number of nodes, where some of them have no separate name."""
         count = len(places) if count is None else count
         self._after: list[list[int]] = [[] for _ in range(count)]
         self._waits_for = [0] * count
-        # An edge on success and one on failure between the same two nodes say the same about their order.
+        # An edge on success and one on failure between the same two nodes imply the same order.
         for source, target in {(places[edge.source], places[edge.target]): None for edge in edges}:
             self._after[source].append(target)
             self._waits_for[target] += 1
         self.starts = [node for node in range(count) if not self._waits_for[node]]
         self.before = [0] * count
-        """For each node, those that come before it: one bit for each place. Of nodes in a circle or behind one, not complete."""
+        """For each node, the nodes that come before it: one bit for each place. It is incomplete for nodes in a cycle or behind
+        one.
+        """
         self._left = set(range(count))
-        """Those in a circle, or behind one."""
+        """The nodes in a cycle, or behind one."""
         self._sort_nodes(self.starts)
 
     def _sort_nodes(self, free: Iterable[int]) -> None:
@@ -87,9 +90,9 @@ class NodeOrder:
                     waiting.append(target)
 
     def find_cycles(self, most: int) -> list[list[int]]:
-        """Circles in the graph, each node in at most one of them; at most so many."""
+        """Returns at most `most` cycles in the graph; each node is in at most one of them."""
         found: list[list[int]] = []
-        state: dict[int, bool] = {}  # True while it is on the way that is being walked
+        state: dict[int, bool] = {}  # True while it is on the current path
         for start in sorted(self._left):
             if start in state:
                 continue
@@ -102,7 +105,7 @@ class NodeOrder:
                     ways_on.pop()
                 elif state.get(target):
                     found.append(way[way.index(target) :])
-                    # One circle through these nodes is enough to tell: go on behind it.
+                    # One cycle through these nodes is enough for the report: continue behind it.
                     while way and way[-1] != target:
                         state[way.pop()] = False
                         ways_on.pop()
@@ -115,7 +118,7 @@ class NodeOrder:
         return found
 
     def find_unreached(self) -> list[int]:
-        """Nodes that no start leads to. In a graph without circles there are none."""
+        """Returns nodes that no start leads to. A graph without cycles has none."""
         reached, waiting = set(self.starts), list(self.starts)
         while waiting:
             fresh = [target for target in self._after[waiting.pop()] if target not in reached]
@@ -125,7 +128,7 @@ class NodeOrder:
 
 
 def check_order(order: NodeOrder, nodes: Sequence[flows.FlowNode], found: flows.FlowProblems) -> bool:
-    """Whether every node has its place in the order."""
+    """Returns whether every node has its place in the order."""
     circles = order.find_cycles(flows.MOST)
     for circle in circles:
         names = [flows.clip_name(nodes[place].id) for place in circle[:_LONGEST_CYCLE_SHOWN]]
@@ -145,7 +148,7 @@ _KEY_HINT = "hint: `$.inputs.<name>` or `$.vars.<step>.<field>`"
 
 
 def list_targets(node: flows.FlowNode) -> dict[str, str]:
-    """Case to node id, of a switch that was checked; the default is `_DEFAULT`."""
+    """Returns the node id of each case of a switch that was checked; the default is `_DEFAULT`."""
     cases: dict[str, str] = dict(node.params.get("cases") or {})
     if (default := _find_default_node(cases, node.params.get("default"))) is not None:
         cases.setdefault(flows.OTHERWISE, default)
@@ -153,7 +156,7 @@ def list_targets(node: flows.FlowNode) -> dict[str, str]:
 
 
 def _find_default_node(cases: dict[str, Any], default: Any) -> Any:
-    """The node of the default; None when only `cases` has one, or none at all."""
+    """Returns the node of the default; None when only `cases` has one, or when there is none."""
     return None if default == flows.OTHERWISE and flows.OTHERWISE in cases else default
 
 
@@ -164,7 +167,7 @@ def check_switch(
     leading: list[tuple[int, flows.FlowEdge]] | None,
     found: flows.FlowProblems,
 ) -> None:
-    """`leading` are the edges that leave it on success, with their places; None when they are not known to be complete."""
+    """`leading` are the edges that leave the switch on success, with their places; None when they may be incomplete."""
     path = f"{path}.with"
     key = node.params.get("key_from")
     if references.parse_key(key) is None:

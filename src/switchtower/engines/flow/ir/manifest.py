@@ -1,8 +1,8 @@
-"""The manifest: which flows a folder has, and what each needs of a runtime. A JSON array, as deployed compilers write it.
+"""The manifest: the flows of a folder, and the step kinds that each needs. It is a JSON array, as deployed compilers write it.
 
-The only file here that reads and writes files; the calls block. Nothing outside the manifest's own folder is ever opened.
-
-JSON in one spelling, and the hash of it: names sorted, no spaces, characters as they are. Pure."""
+This is the only module of `ir` that reads and writes files; the calls block. Nothing outside the manifest's own folder is ever
+opened. Flows are hashed as canonical JSON: names sorted, no spaces, characters unescaped.
+"""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ LARGEST_FILE = 16 * 1024 * 1024
 
 
 class InvalidManifest(Exception):
-    """The manifest, or a flow that it names, cannot be used. The text says why."""
+    """The manifest, or a flow that it names, cannot be used. The text gives the reason."""
 
 
 class ManifestEntry(Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class ManifestEntry(Struct, frozen=True, kw_only=True):
 class LoadedFlow(Struct, frozen=True, kw_only=True):
     entry: ManifestEntry
     document: dict[str, Any]
-    """As it goes to a runtime."""
+    """The document as it is sent to a runtime."""
     flow: ir_flow.CheckedFlow
 
 
@@ -51,7 +51,7 @@ class FlowManifest(Struct, frozen=True):
         raise InvalidManifest(f"the manifest has no flow `{ir_flow.clip_name(name)}`; hint: it has {known or 'none'}")
 
     def load(self, name: str) -> LoadedFlow:
-        """The flow of that name, checked, and checked against what the manifest says. Raises `BadManifest`, `InvalidFlow`."""
+        """Loads the flow of that name, and compares it with its manifest entry. Raises `InvalidManifest`, `InvalidFlow`."""
         entry = self.find(name)
         document = _decode(_read(_resolve_inside(self.folder, entry.ir_path)), f"`{ir_flow.clip_name(entry.ir_path)}`")
         parsed = parser.parse_flow(document)
@@ -75,7 +75,7 @@ def read_manifest(path: Path) -> FlowManifest:
 
 
 def make_entry(parsed: ir_flow.CheckedFlow, ir_path: str) -> ManifestEntry:
-    """What a manifest says of a flow. All kinds count, those that only direct it too: so do deployed compilers."""
+    """Makes the manifest entry of a flow. All kinds count, even control kinds, as in deployed compilers."""
     return ManifestEntry(
         name=parsed.name,
         source_file=parsed.source_file,
@@ -87,15 +87,15 @@ def make_entry(parsed: ir_flow.CheckedFlow, ir_path: str) -> ManifestEntry:
 
 
 def write_manifest(path: Path, entries: list[ManifestEntry]) -> None:
-    """Sorted by name. The old manifest is there until the new one is complete."""
+    """Writes the entries sorted by name. The old manifest stays until the new one is complete."""
     for entry in entries:
         _check_relative(entry.ir_path)
     replace_file(path, msgspec.json.format(msgspec.json.encode(sorted(entries, key=lambda entry: entry.name)), indent=2) + b"\n")
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Writes a file so that nobody ever sees half of it."""
-    import tempfile  # late: reading needs none of it
+    """Writes a file atomically, so that no reader sees half of it."""
+    import tempfile  # imported late: reading does not need it
 
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -121,7 +121,7 @@ def _describe_difference(entry: ManifestEntry, parsed: ir_flow.CheckedFlow) -> s
         return f"its file holds the flow `{ir_flow.clip_name(parsed.name)}`"
     if compute_digest(parsed.inputs_schema) != entry.inputs_schema_hash:
         return "its inputs are not those that the manifest has the hash of"
-    # Whoever wrote it may have left out the kinds that every runtime has.
+    # The writer of the manifest may have left out the kinds that every runtime has.
     if sorted(entry.step_kinds) not in (parsed.list_step_kinds(), parsed.list_step_kinds(control=False)):
         return "its step kinds are not those of the manifest"
     return ""
@@ -148,7 +148,7 @@ def _resolve_inside(folder: Path, ir_path: str) -> Path:
 def _read(path: Path) -> bytes:
     name = ir_flow.clip_name(path.name)
     try:
-        # A pipe would keep the reader waiting for ever.
+        # A pipe would block the reader for ever.
         if path.exists() and not path.is_file():
             raise InvalidManifest(f"`{name}` is not a file")
         with path.open("rb") as file:
@@ -162,10 +162,10 @@ def _read(path: Path) -> bytes:
 
 
 def encode_canonical(value: object) -> bytes:
-    """Raises `ValueError` for what has no place in JSON: not-a-number, infinities, half a surrogate pair."""
-    import json  # late: a flow outside of manifests is never hashed
+    """Raises `ValueError` for values that JSON lacks: not-a-number, infinities, half a surrogate pair."""
+    import json  # imported late: a flow outside of manifests is never hashed
 
-    # The standard library, because its spelling of numbers is what deployed compilers hash.
+    # The standard library is used because deployed compilers hash its spelling of numbers.
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 

@@ -1,14 +1,13 @@
-"""A decoded document becomes a `Flow`, or every problem is told. Pure.
+"""Turns a decoded document into a `CheckedFlow`, or reports every problem; also checks the inputs of a run.
 
-All checks run, whatever the earlier ones have found, on as much of the graph as can be read: a node without a type still has
-an id, and a wrong name in one edge hides no wrong reference elsewhere. Only what would follow from a problem that is reported
-already is left out, such as an order of nodes whose edges are wrong.
+All checks run, whatever the earlier ones have found, on as much of the graph as can be read: a node without a type still has an
+id, and a wrong name in one edge does not hide a wrong reference elsewhere. Only consequences of a reported problem are left out,
+such as an order of nodes whose edges are wrong.
 
-What a run is given, against the `inputs_schema` of its flow. Pure.
-
-The IR leaves the contents of that schema to the runtime. Two forms are understood: `{name: {type, default, required}}`, and a
+The IR leaves the contents of `inputs_schema` to the runtime. Two forms are supported: `{name: {type, default, required}}`, and a
 JSON Schema of an object. A type that is not one of `schema.TYPES`, such as `list<string>`, accepts any value, and a run may be
-given inputs that the schema does not declare."""
+given inputs that the schema does not declare.
+"""
 
 import itertools
 from collections.abc import Collection, Mapping
@@ -22,7 +21,7 @@ _GENERATED_AT = schema.FLOW_IR["properties"]["metadata"]["properties"]["generate
 
 
 def parse_flow(document: object, *, kinds: Collection[str] | None = None) -> flows.CheckedFlow:
-    """With `kinds`, a node of any other kind is a problem. Raises `InvalidFlow`."""
+    """Parses a document. With `kinds`, a node of any other kind is a problem. Raises `InvalidFlow`."""
     found = flows.FlowProblems()
     check_document(document, found, kinds=kinds)
     found.raise_any()
@@ -39,7 +38,8 @@ def check_document(
     are_inputs_closed: bool = False,
 ) -> None:
     """Adds every problem. With `kinds`, a node of any other kind is one. Without `is_wired`, edges are known to be missing. With
-    `are_inputs_closed`, a reference to an input that is not declared is a problem; otherwise a run may be given it."""
+    `are_inputs_closed`, a reference to an input that is not declared is a problem; otherwise a run may be given it.
+    """
     schema.check_shape(document, schema.FLOW_IR, found)
     if not isinstance(document, dict):
         return
@@ -75,9 +75,9 @@ def _check_graph(
     for index, node in enumerate(nodes):
         places.setdefault(node.id, index)
     graph.check_edges({node.id: node for node in reversed(nodes)}, edges, found)
-    # Of nodes that share an id only the first has a place, and the others stand alone.
+    # When nodes share an id, only the first has a place in the order, and the others are isolated.
     order = graph.NodeOrder(places, [edge for _, edge in edges], count=len(nodes))
-    # In a circle, and between edges that are wrong, no node comes before another for certain.
+    # In a cycle, and between edges that are wrong, the order of two nodes is unknown.
     has_order = graph.check_order(order, nodes, found) and is_complete
     names = references.ReferenceNames(known.inputs, known.are_inputs_closed, places, order.before if has_order else None)
     leading: dict[str, list[graph.PlacedEdge]] = {}
@@ -96,7 +96,7 @@ def _check_graph(
 def _check_kinds(nodes: list[flows.FlowNode], kinds: Collection[str], found: flows.FlowProblems) -> None:
     for index, node in enumerate(nodes):
         if node.kind and node.kind not in kinds:
-            import difflib  # late: only for this hint
+            import difflib  # imported late: only for this hint
 
             near = difflib.get_close_matches(node.kind[:100], kinds, n=1)
             hint = f"`{near[0]}`?" if near else "`tower flow kinds` lists those that exist"
@@ -105,7 +105,7 @@ def _check_kinds(nodes: list[flows.FlowNode], kinds: Collection[str], found: flo
 
 
 def _check_day(metadata: object, found: flows.FlowProblems) -> None:
-    """The schema's pattern knows 31 days in every month."""
+    """The schema's pattern accepts 31 days in every month."""
     if isinstance(metadata, dict) and "generated_at" in metadata:
         of_shape = flows.FlowProblems()
         schema.check_shape(metadata["generated_at"], _GENERATED_AT, of_shape)
@@ -118,7 +118,7 @@ def _check_day(metadata: object, found: flows.FlowProblems) -> None:
 
 
 def _make_readable_node(node: object, index: int) -> flows.FlowNode:
-    """As much of a node as can be read. Without an id it gets one that no edge and no reference can name."""
+    """Returns as much of a node as can be read. Without an id it gets one that no edge and no reference can name."""
     given: dict[str, Any] = node if isinstance(node, dict) else {}
     name, kind, params = given.get("id"), given.get("type"), given.get("with")
     return flows.FlowNode(
@@ -160,7 +160,7 @@ def _make_node(node: dict[str, Any]) -> flows.FlowNode:
 
 
 def _make_edge(edge: dict[str, Any], source_kind: str | None) -> flows.FlowEdge:
-    # More keys are allowed, and mean nothing to us: a `case` counts on the edges of a switch alone.
+    # Further keys are allowed and ignored: a `case` counts on the edges of a switch alone.
     case = edge.get("case") if source_kind == flows.SWITCH else None
     return flows.FlowEdge(
         source=edge["from"],
@@ -171,14 +171,15 @@ def _make_edge(edge: dict[str, Any], source_kind: str | None) -> flows.FlowEdge:
 
 
 _MOST_COMPARED = 200
-"""Names that a misspelt one is compared with."""
+"""The most names that a misspelt one is compared with."""
 _MOST_UNDECLARED = 20
-"""Undeclared inputs that are listed."""
+"""The most undeclared inputs that are listed."""
 
 
 def list_declarations(inputs_schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The inputs that the schema declares: for each name its `type` (None for a type that is not understood), whether it is
-    `required`, and its `default` where it has one. Parts of the schema that are not understood declare nothing."""
+    """Returns the inputs that the schema declares: for each name its `type` (None for an unsupported type), whether it is
+    `required`, and its `default` where it has one. Unsupported parts of the schema declare nothing.
+    """
     properties = inputs_schema.get("properties")
     if inputs_schema.get("type") == "object" and isinstance(properties, dict):
         listed = inputs_schema.get("required")
@@ -199,7 +200,7 @@ def _make_declaration(property_schema: object, *, is_required: bool) -> dict[str
 
 
 def check_inputs(inputs_schema: Mapping[str, Any], inputs: object) -> dict[str, Any]:
-    """The inputs with their defaults. Raises `InvalidFlow` with all that is wrong."""
+    """Returns the inputs with their defaults. Raises `InvalidFlow` with every problem."""
     found = flows.FlowProblems()
     if not isinstance(inputs, dict):
         found.add("$", "inputs must be an object of names and values")
@@ -220,12 +221,14 @@ def check_inputs(inputs_schema: Mapping[str, Any], inputs: object) -> dict[str, 
 
 
 def describe_undeclared(inputs_schema: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[str]:
-    """A sentence for each input that the schema does not declare. Such an input is passed on; it may be a misspelt name."""
+    """Returns a sentence for each input that the schema does not declare. Such an input is passed on; it may be a misspelt
+    name.
+    """
     declared = list_declarations(inputs_schema)
     known = [name for name in itertools.islice(declared, _MOST_COMPARED) if len(name) <= 100]
     sentences = []
     for name in itertools.islice((name for name in inputs if name not in declared), _MOST_UNDECLARED):
-        import difflib  # late: only for this hint
+        import difflib  # imported late: only for this hint
 
         near = difflib.get_close_matches(str(name)[:100], known, n=1)
         hint = f"; hint: `{near[0]}`?" if near else ""

@@ -1,4 +1,4 @@
-"""Writes the JSON Schema of the Flow IR: `documents/flow-ir/` holds it, and a test compares.
+"""Writes the JSON Schema of the Flow IR to `documents/flow-ir/`; a test compares it with the code.
 
 `python -m switchtower.engines.flow.ir.publish DIR` (`make schemas`).
 """

@@ -1,7 +1,7 @@
-"""Values that stand for others: `$input.a.b` and `$step.id.path` in a node's `with`, `$.inputs.x` and `$.vars.step.field` as
-the key of a switch. Pure; what a reference is worth in a run, the executor knows.
+"""References to other values: `$input.a.b` and `$step.id.path` in a node's `with`, `$.inputs.x` and `$.vars.step.field` as the
+key of a switch. The executor resolves them in a run.
 
-Only a whole string is a reference; `costs $input.x` is a text. Names may have dots in them: the longest one that exists is meant.
+Only a whole string is a reference; `costs $input.x` is plain text. Names may contain dots: the longest one that exists is used.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -16,7 +16,7 @@ Source = Literal["input", "step"]
 
 _PREFIXES: dict[str, Source] = {"$input": "input", "$step": "step"}
 _MOST_DOTS = 100
-"""Parts that a name may have: thousands of them would be tried one by one."""
+"""The most parts of a name: thousands of them would be tried one by one."""
 _END = object()
 _NO_MORE: tuple[str | int, Any] = ("", _END)
 _KEY_PREFIXES: dict[str, Source] = {"$.inputs": "input", "$.vars": "step"}
@@ -25,13 +25,13 @@ _KEY_PREFIXES: dict[str, Source] = {"$.inputs": "input", "$.vars": "step"}
 class Reference(Struct, frozen=True):
     source: Source
     parts: tuple[str, ...]
-    """What the dots separate, behind the prefix."""
+    """The parts between the dots, behind the prefix."""
 
     def split(self, *, inputs: Collection[str], steps: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
-        """The name that is meant, and the way inside it. None when there is no such name.
+        """Returns the name that is referred to, and the path inside it. None when no such name exists.
 
-        The names are those that the flow declares, in the check and in a run alike: whether a step ran or an input was given must
-        not change what is meant.
+        The names are those that the flow declares, in the check and in a run alike: the meaning must not depend on whether a step
+        ran or an input was given.
         """
         names = inputs if self.source == "input" else steps
         for length in range(min(len(self.parts), _MOST_DOTS), 0, -1):
@@ -41,12 +41,12 @@ class Reference(Struct, frozen=True):
 
 
 def parse_reference(value: object) -> Reference | None:
-    """What a value in a `with` stands for; None for a literal. `$input` alone is all inputs."""
+    """Parses a value in a `with`; returns None for a literal. `$input` alone refers to all inputs."""
     return _parse(value, _PREFIXES)
 
 
 def parse_key(value: object) -> Reference | None:
-    """What a switch looks at; None for what is no key."""
+    """Parses the key of a switch; returns None when it is not a valid key."""
     reference = _parse(value, _KEY_PREFIXES)
     return reference if reference is not None and all(reference.parts) and reference.parts else None
 
@@ -62,9 +62,9 @@ def _parse(value: object, prefixes: dict[str, Source]) -> Reference | None:
 
 
 def iterate_references(value: object, path: str) -> Iterator[tuple[Callable[[], str], Reference]]:
-    """All references in a value, however deep, each with what tells its path while it is being looked at.
+    """Yields all references in a value, at any depth, each with a function that returns its path while it is visited.
 
-    A path is spelled only when somebody asks: in a hostile document a million values share a long one.
+    The path is built only on demand: in a hostile document a million values share a long one.
     """
     way: list[str | int] = []
     start: tuple[str | int, Any] = ("", value)
@@ -89,20 +89,20 @@ def iterate_references(value: object, path: str) -> Iterator[tuple[Callable[[], 
 
 
 class ReferenceNames(Struct, frozen=True):
-    """What can be referred to."""
+    """The names that can be referred to."""
 
     inputs: dict[str, dict[str, Any]]
-    """As `inputs.declarations` has them."""
+    """The inputs as `parser.list_declarations` returns them."""
     are_inputs_closed: bool
-    """Whether an input that is not declared cannot be given."""
+    """True when a run cannot be given an input that is not declared."""
     steps: dict[str, int]
-    """Node ids, with their place in the document."""
+    """The node ids, with their places in the document."""
     before: list[int] | None
     """For each node, the nodes that come before it: one bit for each place. None when the order is not known."""
 
 
 def check_references(node: flows.FlowNode, path: str, names: ReferenceNames, found: flows.FlowProblems) -> None:
-    """What a node refers to is there, and is known by then."""
+    """Checks that each reference of a node exists and has a value before the node runs."""
     for place, reference in iterate_references(node.params, f"{path}.with"):
         _check(node, place, reference, names, found)
     if node.kind == flows.SWITCH and (key := parse_key(node.params.get("key_from"))) is not None:

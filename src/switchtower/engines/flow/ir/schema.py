@@ -1,12 +1,10 @@
-"""The JSON Schema of the Flow IR, as data. `shape` reads it to check a document, and others can too: it is published.
+"""The JSON Schema of the Flow IR, as data, and a validator for it. The schema is published: `publish` writes the file.
 
-What the interoperability notes list as a member of an object, but not as required, may be left out; `flow` says what it then is.
-`publish` writes the file.
+Members that the interoperability notes list, but not as required, may be left out; `flow` has their defaults.
 
-Whether a document has the shape that the schema asks for: the few words of JSON Schema that ours uses, with sentences that
-help. Looks at one member after the other and goes on after each problem. Pure.
-
-A test compares it with a complete validator. The schema is no deeper than it is written, so recursion ends with it."""
+The validator supports the few keywords of JSON Schema that ours uses, has helpful messages, and continues after each problem. A
+test compares it with a complete validator. The recursion is bounded by the depth of the schema.
+"""
 
 import re
 from typing import Any
@@ -58,7 +56,7 @@ FLOW_IR: Schema = _make_object_schema(
         "constants": _make_object_schema(
             {"policyRef": {"type": "string", "minLength": 1}, "policy": {"type": "object"}}, closed=True
         ),
-        # The IR leaves its contents open: `inputs` checks as much of it as it understands.
+        # The IR leaves its contents open: `parser` checks the parts that it supports.
         "inputs_schema": {"type": "object"},
         "graph": _make_object_schema(
             {"nodes": {"type": "array", "minItems": 1, "items": _NODE}, "edges": {"type": "array", "items": _EDGE}},
@@ -96,7 +94,7 @@ def check_shape(document: object, schema: Schema, found: flow.FlowProblems) -> N
 
 
 def is_json_type(value: object, kind: str) -> bool:
-    """JSON Schema's types: `true` is no number, and `2.0` is a whole one."""
+    """Implements JSON Schema's types: `true` is not a number, and `2.0` is an integer."""
     match kind:
         case "string":
             return isinstance(value, str)
@@ -144,7 +142,7 @@ def _describe_expected(kinds: list[str], schema: Schema) -> str:
 
 
 def _describe_value(value: object) -> str:
-    """The kind of a value, never the value: it may be a secret, or a megabyte."""
+    """Returns the type of a value, never the value: it may be a secret, or a megabyte."""
     kinds = ("boolean", "string", "integer", "number", "object", "array", "null")
     kind = next((kind for kind in kinds if is_json_type(value, kind)), None)
     return {"boolean": "a boolean", None: "something that JSON does not have"}.get(kind) or _KINDS[kind or "null"]
@@ -158,7 +156,7 @@ def _check_text(value: str, schema: Schema) -> str:
         return f"must be {', '.join(others)} or {last}, not `{flow.clip_name(value)}`"
     if len(value) < schema.get("minLength", 0):
         return "must not be empty"
-    # In JSON Schema `$` is the very end; in Python a newline may follow it.
+    # JSON Schema's `$` matches only at the very end; Python's also matches before a final newline.
     if "pattern" in schema and not re.fullmatch(schema["pattern"].removesuffix("$"), value):
         return _EXPLAINED.get(schema["pattern"], _DATE_TIME_PATTERN) + f", and is `{flow.clip_name(value)}`"
     return ""
@@ -192,7 +190,7 @@ def _check_list(value: list[Any], schema: Schema, path: str, name: str, found: f
     for index, each in enumerate(value if items is not None else ()):
         assert items is not None, "a list without `items` is not looked into"
         node = _find_id(each) if name == "graph.nodes" else None
-        # Behind a node's id its members are enough; without one, the place in the list says which is meant.
+        # After a node's id, its members are enough; without an id, the place in the list identifies it.
         _check(each, items, f"{path}[{index}]", "" if node is not None else f"{name}[{index}]", node, found)
 
 

@@ -1,10 +1,8 @@
-"""YAML to a tree that knows where everything stands. Opens no file.
+"""Parses YAML into a tree that keeps the position of every item, and reads the maps of a flow from it. It opens no file.
 
-Values stay texts: what `yes`, `1e3` or `2024-01-01` mean is not YAML's to say in a flow.
-
-Hostile files are bounded: their size, how deep they are, and how large they become when aliases are put in their places.
-
-Reads the members of a YAML flow's maps, and notes what is wrong where it stands. Pure."""
+Scalars stay strings: in a flow, YAML does not decide what `yes`, `1e3` or `2024-01-01` mean. Hostile files are bounded: their
+size, their depth, and their size after aliases are expanded.
+"""
 
 import re
 from collections.abc import Collection, Iterator
@@ -19,10 +17,10 @@ if TYPE_CHECKING:
 
 
 LARGEST = 256 * 1024
-"""Characters of a file."""
+"""The most characters of a file."""
 DEEPEST = 50
 MOST_ITEMS = 50_000
-"""Items of the tree, with every alias in its place."""
+"""The most items of the tree, with every alias expanded."""
 MOST_PROBLEMS = 50
 _NULLS = ("", "~", "null", "Null", "NULL")
 
@@ -35,7 +33,7 @@ class SourceProblem(Struct, frozen=True, order=True):
 
 
 class InvalidSource(Exception):
-    """The file is no flow. It says everything that is wrong with it."""
+    """The file is not a flow. The error lists every problem."""
 
     def __init__(self, source_file: str | None, found: list[SourceProblem]) -> None:
         super().__init__(source_file, found)
@@ -48,7 +46,7 @@ class InvalidSource(Exception):
 
 
 class SourceItem(Struct, frozen=True, eq=False):
-    """A text, a list, a map, or nothing (`null`)."""
+    """A string, a list, a map, or nothing (`null`)."""
 
     value: "str | list[SourceItem] | dict[str, SourceItem] | None"
     line: int
@@ -56,10 +54,10 @@ class SourceItem(Struct, frozen=True, eq=False):
     size: int = 1
     depth: int = 1
     keys: dict[str, tuple[int, int]] = {}
-    """Where the names of a map stand."""
+    """The positions of a map's keys."""
 
     def to_plain(self) -> Any:
-        """As it goes into a flow: scalars are strings."""
+        """Returns the item as it is put into a flow: scalars are strings."""
         if isinstance(self.value, list):
             return [each.to_plain() for each in self.value]
         if isinstance(self.value, dict):
@@ -67,7 +65,7 @@ class SourceItem(Struct, frozen=True, eq=False):
         return self.value
 
     def iterate_paths(self, path: str) -> "Iterator[tuple[str, SourceItem]]":
-        """Each item inside, under its path in the flow."""
+        """Yields each item inside, under its path in the flow."""
         yield path, self
         if isinstance(self.value, list):
             for index, each in enumerate(self.value):
@@ -84,7 +82,7 @@ class _SourceError(Exception):
 
 
 class _OpenCollection:
-    """A list or map whose end was not seen yet."""
+    """A list or map whose end has not been reached yet."""
 
     def __init__(self, event: "yaml.CollectionStartEvent", *, is_map: bool) -> None:
         self.mark: Any = event.start_mark
@@ -147,7 +145,7 @@ def parse_source(text: str, source_file: str | None = None) -> SourceItem:
 def _build_tree(text: str) -> SourceItem:
     import yaml
 
-    # Events only: nothing is constructed, so no tag can make anything. The C parser does the same, ten times as fast.
+    # Only events are read: nothing is constructed, so a tag has no effect. The C parser does the same, ten times as fast.
     events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     root: SourceItem | None = None
     documents = 0
@@ -217,7 +215,7 @@ LONGEST_MS = 2**31 - 1
 
 
 class SourceProblems:
-    """Problems of one file, as they are found."""
+    """Collects the problems of one file."""
 
     def __init__(self) -> None:
         self.found: list[SourceProblem] = []
@@ -227,7 +225,7 @@ class SourceProblems:
 
 
 class MapReader:
-    """A map with names that are known in advance."""
+    """A map whose keys are known in advance."""
 
     def __init__(self, item: SourceItem, what: str, known: Collection[str], source_problems: SourceProblems) -> None:
         self.item = item
@@ -240,7 +238,7 @@ class MapReader:
         self._members = item.value
         for key in item.value:
             if key not in known:
-                import difflib  # late: only for this hint
+                import difflib  # imported late: only for this hint
 
                 near = difflib.get_close_matches(key[:100], known, n=1)
                 hint = f"`{near[0]}`?" if near else f"it knows {', '.join(f'`{each}`' for each in known)}"
@@ -248,7 +246,7 @@ class MapReader:
                 source_problems.found.append(SourceProblem(line, column, f"{what} has no `{flow.clip_name(key)}`; hint: {hint}"))
 
     def get(self, key: str) -> SourceItem | None:
-        """None when it is not there; a name with nothing behind it counts as not there."""
+        """Returns None when the key is missing; a key without a value counts as missing."""
         item = self._members.get(key)
         return item if item is not None and item.value is not None else None
 
@@ -261,7 +259,7 @@ class MapReader:
         return 0 if item is None else read_duration_ms(item, f"`{key}`", self._problems)
 
     def get_names(self, key: str) -> list[tuple[str, SourceItem]] | None:
-        """One name or a list of them; None when the key is not there."""
+        """Returns one name or a list of them; None when the key is missing."""
         item = self.get(key)
         if item is None:
             return None
@@ -293,7 +291,7 @@ def read_count(item: SourceItem, what: str, source_problems: SourceProblems) -> 
 
 
 def read_duration_ms(item: SourceItem, what: str, source_problems: SourceProblems) -> int:
-    """`500ms`, `1.5s`, `2m`, `1h`, or `0` for none."""
+    """Parses `500ms`, `1.5s`, `2m`, `1h`, or `0` for none."""
     said = item.value if isinstance(item.value, str) else ""
     if said == "0":
         return 0

@@ -1,9 +1,8 @@
-"""The steps of a YAML flow: what each says, and which edges follow from that. Pure.
+"""The steps of a YAML flow, and the graph that follows from them: steps become nodes, and their relations become edges.
 
-The graph of a YAML flow: its steps as nodes, what they say of each other as edges, and the end. Pure.
-
-In a list a step follows the one above it, unless it says `needs` or somebody leads to it: a case of a switch, or an `on_failure`.
-What is not followed by anything leads to the end: a `dsl.emit` with the outputs, where there are some, and a `finish`."""
+In a list a step follows the one above it, unless it has `needs` or another step leads to it: a case of a switch, or an
+`on_failure`. Steps without a successor lead to the end: a `dsl.emit` with the outputs, where there are any, and a `finish`.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +17,7 @@ _ONLY_OF_A_SWITCH = ("cases", "default")
 _NOT_OF_A_SWITCH = ("kind", "with", "retry", "timeout")
 
 NamedTarget = tuple[str, source.SourceItem]
-"""The id of a step, and where it was named."""
+"""The id of a step, and the position where it was named."""
 
 
 class SourceStep(Struct, frozen=True, kw_only=True):
@@ -26,17 +25,17 @@ class SourceStep(Struct, frozen=True, kw_only=True):
     at: source.SourceItem
     kind: str
     kind_at: source.SourceItem | None = None
-    """Where it names its kind, or what it switches on."""
+    """The position of its kind, or of its switch key."""
     params: source.SourceItem | None = None
     timeout_ms: int = 0
     retry: flows.RetryPolicy = flows.RetryPolicy()
     description: str | None = None
     needs: list[NamedTarget] | None = None
-    """None when it does not say."""
+    """None when the step has no `needs`."""
     on_failure: list[NamedTarget] = []
     key_from: str = ""
     cases: dict[str, NamedTarget] = {}
-    """Of a switch; `_DEFAULT` is its default."""
+    """The cases of a switch; `_DEFAULT` is its default."""
 
     def make_node(self) -> dict[str, Any]:
         node: dict[str, Any] = {"id": self.id, "type": self.kind, "with": self._make_params(), "timeout_ms": self.timeout_ms}
@@ -51,7 +50,7 @@ class SourceStep(Struct, frozen=True, kw_only=True):
 
 
 def read_steps(item: source.SourceItem, source_problems: source.SourceProblems) -> tuple[list[SourceStep], bool]:
-    """The steps, and whether they were a list, which is run from top to bottom."""
+    """Returns the steps, and whether they are a list, which runs from top to bottom."""
     in_order = isinstance(item.value, list)
     found: list[SourceStep] = []
     seen: dict[str, source.SourceItem] = {}
@@ -158,7 +157,7 @@ def _read_switch(
 
 
 def _read_key(item: source.SourceItem, source_problems: source.SourceProblems) -> str:
-    """The flow's own spelling of what a switch looks at; that of other values is understood too."""
+    """Returns the key of a switch in the flow's own spelling; the spelling of other references is accepted too."""
     reference = references.parse_key(item.value) or references.parse_reference(item.value)
     if reference is None or not reference.parts or not all(reference.parts):
         source_problems.add(item, "`switch` must say what it looks at; hint: `$input.name` or `$step.id.field`")
@@ -167,7 +166,7 @@ def _read_key(item: source.SourceItem, source_problems: source.SourceProblems) -
 
 
 def _read_retry(item: source.SourceItem | None, source_problems: source.SourceProblems) -> flows.RetryPolicy:
-    """`3`, or `{max: 3, backoff: 500ms}`."""
+    """Parses `3`, or `{max: 3, backoff: 500ms}`."""
     if item is None:
         return flows.RetryPolicy()
     if not isinstance(item.value, dict):
@@ -228,7 +227,7 @@ def build_graph(
 def _collect_needs(
     steps: list[SourceStep], source_problems: source.SourceProblems, *, in_order: bool
 ) -> Iterator[tuple[SourceStep, list[NamedTarget]]]:
-    """Each step with those that it follows."""
+    """Yields each step with the steps that it follows."""
     led_to = {target for each in steps for target, _ in [*each.cases.values(), *each.on_failure]}
     above: SourceStep | None = None
     for step in steps:
@@ -239,7 +238,7 @@ def _collect_needs(
                 step.at, "the step above is a switch, and no case leads here; hint: name this step in one, or say `needs`"
             )
         elif above.id in led_to:
-            # Whether it is to follow only that one, or every way, nobody can tell.
+            # The file does not state whether it follows only that step, or every path.
             hint = f"hint: say `needs: {flows.clip_name(above.id)}`, or name all steps that it follows"
             source_problems.add(step.at, f"the step above runs only sometimes, so what this one follows is not clear; {hint}")
         else:

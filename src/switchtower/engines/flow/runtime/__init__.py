@@ -1,7 +1,7 @@
-"""Executes flows: takes a checked graph of steps and runs it, as far as the graph allows side by side. What a step does is
-its kind's business; this room itself touches no file, no network and no process, and knows nothing of REP's wire.
+"""Executes flows: runs a checked graph of steps, concurrently as far as the graph allows. The step kinds do the work; the rest of
+this package accesses no file, no network and no process, and knows nothing of REP's wire format.
 
-`hosting` is the door for a process that executes one run, `reading` makes a flow of a document. `run` is the run itself and
-`executor` waits for its steps; `graph` says what may start, `steps` tries one node, `control` directs, and `events` keeps what
-is told until somebody polls. `kinds` has all that steps can do.
+`host` is the entry point for a process that executes one run. `run` loads a document, decides which nodes may start and executes
+control nodes; `executor` waits for its steps, `steps` runs the attempts of one node, and `event_buffer` keeps events until a
+client polls. `kinds` has everything that steps can do.
 """

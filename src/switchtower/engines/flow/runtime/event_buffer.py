@@ -1,7 +1,8 @@
-"""What a run tells, kept until the next poll takes it. Written by the run's thread and read by another one, so it has a lock.
+"""Buffers the events of a run until the next poll takes them. The run's thread writes and another one reads, so the buffer has a
+lock.
 
-Bounded: of a flood of logs the newest are kept, and how many were dropped is said. The same goes for steps that are tried
-again and again without anybody asking. What one poll takes away is bounded too; the rest waits for the next.
+It is bounded: of a flood of logs the newest are kept, and the number of dropped ones is reported. The same holds for steps that
+are retried again and again while no client polls. The size of one poll is bounded too; the rest waits for the next.
 """
 
 import json
@@ -16,18 +17,18 @@ import msgspec
 MOST_LOGS = 1000
 MOST_STEPS = 50_000
 MOST_BYTES = 8 * 1024 * 1024
-"""Of logs and of steps, each."""
+"""The most bytes of logs and of steps, each."""
 ONE_POLL = 4 * 1024 * 1024
 LONGEST_MESSAGE = 8 * 1024
 _ENCODER = msgspec.json.Encoder()
 
 
 def encode_json(value: Any) -> bytes:
-    """As JSON. Raises `TypeError` for what JSON has no words for."""
+    """Encodes the value as JSON. Raises `TypeError` for values that JSON cannot represent."""
     try:
         return _ENCODER.encode(value)
     except UnicodeEncodeError:
-        # Half a character out of an escape: JSON can spell it, UTF-8 cannot.
+        # A lone surrogate from an escape: JSON can represent it, UTF-8 cannot.
         return json.dumps(value, allow_nan=False).encode()
 
 
@@ -51,7 +52,7 @@ class EventBuffer:
         most_bytes: int = MOST_BYTES,
         on_news: Callable[[], None] | None = None,
     ) -> None:
-        """`on_news` is called, by whoever tells something, once that is there to be drained."""
+        """`on_news` is called by the thread that adds an event, once the event can be drained."""
         self._on_new_event = on_news
         self._lock = Lock()
         self._count = 0
@@ -67,11 +68,11 @@ class EventBuffer:
         self._put(self._steps, event | dict(more or {}))
 
     def forward(self, event: Mapping[str, Any]) -> None:
-        """An event of another runtime, as it came, with the time that it has."""
+        """Adds an event of another runtime unchanged, with its own time."""
         self._put(self._logs, dict(event))
 
     def drain(self, *, most_bytes: int = ONE_POLL) -> tuple[list[msgspec.Raw], bool]:
-        """The oldest first, each once; and whether that was all."""
+        """Returns the oldest events first, each once, and whether those were all."""
         with self._lock:
             if not self._logs.events and not self._steps.events:
                 return [], True  # most polls find nothing new
@@ -100,7 +101,7 @@ class EventBuffer:
 
 
 class _EventQueue:
-    """Events of one sort with their numbers, the newest of them."""
+    """Events of one type with their numbers; the newest are kept."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self.events: deque[tuple[int, bytes]] = deque()

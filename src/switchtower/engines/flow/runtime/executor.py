@@ -1,5 +1,5 @@
-"""Executes a run on an event loop: starts what may start, a few at a time, and goes on as steps end. When it is over, however
-it ends, nothing of it runs any more.
+"""Executes a run on an event loop: starts the steps that may start, a few at a time, and continues as steps end. When the run is
+over, however it ends, none of its steps is still running.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from switchtower.tools import concurrency
 
 CONCURRENCY = 4
 _LAST_WAIT = 10.0
-"""For a cancelled kind to give up. One that will not is left behind: its process is about to end."""
+"""The seconds that a cancelled kind has to stop. One that does not stop is abandoned: its process is about to end."""
 
 
 class FlowExecution:
@@ -22,7 +22,7 @@ class FlowExecution:
         self._is_cancelled = False
 
     def cancel(self) -> None:
-        """On the event loop. A run that is over stays as it is."""
+        """Cancels the run; must be called on the event loop. A run that is over stays as it is."""
         if self._is_cancelled:
             return
         self._is_cancelled = True
@@ -30,12 +30,12 @@ class FlowExecution:
             self._driving.cancel()
 
     async def execute(self) -> None:
-        """To the end of the run. Nothing is raised for one that failed."""
+        """Executes the run to its end. A failed run raises nothing."""
         if self._run.status == "pending" and not self._is_cancelled:
             self._run.begin()
         if self._run.is_over:
             return
-        # A task of its own, so that to cancel the run is not to cancel whoever waits for it.
+        # A separate task, so that cancelling the run does not cancel the caller that waits for it.
         self._driving = asyncio.create_task(self._run_in_time())
         if self._is_cancelled:
             self._driving.cancel()
@@ -94,7 +94,7 @@ class FlowExecution:
         return sum(not step.is_waiting_only for step in running.values())
 
     async def _clean_up(self) -> None:
-        """What the kinds still hold, such as a server that several steps share."""
+        """Closes what the kinds still hold, such as a server that several steps share."""
         setting = self._run.setting
         closings = [closing() for closing in setting.closings.values()]
         for ended in await asyncio.gather(*closings, return_exceptions=True):

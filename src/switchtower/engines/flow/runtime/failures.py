@@ -1,4 +1,4 @@
-"""What can go wrong with a flow, in REP's numbers, as this room raises it."""
+"""The failures of a flow, with REP's error numbers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,14 +8,14 @@ from msgspec import Struct
 UNSUPPORTED_IR_VERSION, UNSUPPORTED_STEP_KIND, INVALID_IR = 1001, 1002, 1003
 STEP_FAILED = 2001
 STOPPED = 3001
-"""rep 10: out of time. A cancelled run ends with it too; `cause` tells the two apart."""
+"""rep 10: out of time. A cancelled run ends with it too; `cause` distinguishes the two."""
 PANICKED = 3002
 
 TIMEOUT, CANCELLED = "Timeout", "Cancelled"
 
 
 class FlowRejected(Exception):
-    """A flow that is refused before any of it runs."""
+    """A flow was refused before any of it ran."""
 
     def __init__(self, code: int, message: str, *, step_id: str | None = None, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class FlowRejected(Exception):
 
 
 class StepFailed(Exception):
-    """Raised by a kind. One that is not retriable would fail in the same way again, so it is not tried again."""
+    """A kind raises this. A failure that is not retriable would occur again, so the step is not retried."""
 
     def __init__(self, message: str, *, retriable: bool = False, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class StepFailed(Exception):
 
 
 class StepFailure(Struct, frozen=True, kw_only=True):
-    """How a step or a run failed, for whoever polls."""
+    """The failure of a step or a run, for clients that poll."""
 
     code: int
     message: str
@@ -64,7 +64,9 @@ def make_cancelled() -> StepFailure:
 def make_panic(
     error: BaseException, *, message: str = "Runtime panicked", step_id: str | None = None, attempt: int = 0
 ) -> StepFailure:
-    """A mistake of ours or of a kind. What it says is for the log: on the wire it might tell secrets."""
+    """Makes the failure for a bug in our code or in a kind. The exception's text goes to the log only: on the wire it might
+    reveal secrets.
+    """
     import sys
     import traceback
 

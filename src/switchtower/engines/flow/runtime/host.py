@@ -1,5 +1,5 @@
-"""A process that executes one run. The run has a thread and an event loop of its own; whoever asks how it is going, asks from
-another thread and is answered at once.
+"""A process that executes one run. The run has its own thread and event loop; a poll comes from another thread and is answered at
+once.
 """
 
 import threading
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from switchtower.engines.flow.runtime import executor
 
 _LAST_WAIT = 20.0
-"""For a run that was cancelled to end all that it started."""
+"""The seconds that a cancelled run has to end everything that it started."""
 
 
 class FlowRunHost:
-    """Begins to execute as soon as it is made."""
+    """Starts to execute as soon as it is made."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class FlowRunHost:
         kinds: registry.KindRegistry | None = None,
         concurrency: int = 4,
     ) -> None:
-        """Raises `faults.Invalid` for what cannot be executed here; nothing has begun then."""
+        """Raises `failures.FlowRejected` for a flow that cannot be executed here; nothing has started then."""
         self.run_id = run_id
         flow = run.load_flow(document)
         setting = port.StepEnvironment(
@@ -54,18 +54,18 @@ class FlowRunHost:
         self._thread.start()
 
     def poll(self) -> bytes:
-        """How far it is and what happened since the last time, as JSON. Never waits."""
+        """Returns the progress and the events since the last poll, as JSON. It never waits."""
         return self._run.encode_poll()
 
     def cancel(self) -> None:
-        """Does not wait for the end either."""
+        """Cancels the run without waiting for its end."""
         self._is_cancelled = True
         if self._loop is not None and self._execution is not None:
             with suppress(RuntimeError):  # the loop is closed: the run is over
                 self._loop.call_soon_threadsafe(self._execution.cancel)
 
     def close(self) -> bool:
-        """Cancels what still runs and waits for its end. Whether that came."""
+        """Cancels the run and waits for its end; returns whether it ended."""
         self.cancel()
         self._thread.join(_LAST_WAIT)
         return not self._thread.is_alive()
@@ -81,7 +81,7 @@ class FlowRunHost:
             asyncio.run(self._continue())
 
     async def _continue(self) -> None:
-        """With what takes its time. Loaded only now: many flows have nothing of the kind."""
+        """Runs the steps that have to wait. The executor is imported only now: many flows have no such steps."""
         import asyncio
 
         from switchtower.engines.flow.runtime import executor

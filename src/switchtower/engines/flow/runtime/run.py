@@ -1,16 +1,12 @@
-"""One run of one flow: what it may start, how far it is, how it ended. Waits for nothing and starts nothing that does; steps that
-can be done at once are done here, all others wait for the executor. Most of a small flow needs no event loop, which takes longer
-to load than everything else.
+"""One run of one flow: which steps may start, its progress and its end. It never waits: instant steps run here, all others wait
+for the executor. Most small flows need no event loop, which takes longer to import than everything else.
 
-A document and what it is run with become a flow that can be executed, or are refused in REP's numbers. Pure; what a flow is,
-the room of the IR says.
+A document and its inputs become an executable flow, or are refused with REP's error numbers.
 
-What may start, given what has ended. Pure bookkeeping over a flow that was checked: it runs nothing.
-
-A node is decided on when all that leads to it has ended or was skipped. It is ready if at least one edge to it was taken, and
-skipped otherwise; being skipped goes on along its own edges. Nodes that nothing leads to are ready at once.
-
-The kinds that only direct a flow: `switch`, `dsl.emit` and `finish`. Every runtime of ours executes them. Pure."""
+A node is decided when all edges to it have been taken or skipped. It is ready if at least one edge to it was taken, and skipped
+otherwise; a skipped node skips its own edges. Nodes without incoming edges are ready at once. The control kinds `switch`,
+`dsl.emit` and `finish` are built into every runtime of Switchtower.
+"""
 
 from collections import deque
 from collections.abc import Mapping
@@ -26,16 +22,16 @@ from switchtower.engines.flow.runtime import event_buffer, failures, steps, valu
 from switchtower.engines.flow.runtime.kinds import port, registry
 
 MOST_OUTPUTS = 8 * 1024 * 1024
-"""Bytes that all `dsl.emit` of a run may come to, as JSON."""
+"""The most bytes that all `dsl.emit` of a run may emit, as JSON."""
 
 
 class ResumePoint(msgspec.Struct):
-    """How far a run had come when it was interrupted."""
+    """The progress of a run when it was interrupted."""
 
     ended: dict[str, Mapping[str, Any] | failures.StepFailure] = msgspec.field(default_factory=dict)
-    """The steps that were over, by id, with what they gave or how they failed. They are not done again, nor told."""
+    """The steps that had ended, by id, with their outputs or failures. They are neither done again nor reported again."""
     attempts: dict[str, int] = msgspec.field(default_factory=dict)
-    """The try that a step goes on with."""
+    """The attempt that a step continues with."""
 
 
 class FlowRunFailed(Exception):
@@ -56,14 +52,15 @@ class FlowRunState:
         *,
         before: ResumePoint | None = None,
     ) -> None:
-        """`before` is what an earlier part of the same run has done. Raises `faults.Invalid` for a flow that cannot be run
-        here, before any of it runs."""
+        """`before` is the progress of an earlier part of the same run. Raises `failures.FlowRejected` for a flow that cannot be
+        run here, before any of it runs.
+        """
         self._before = before or ResumePoint()
         self.flow = flow
         self.setting = setting
         self.status = "pending"
         self.waiting: deque[steps.StepExecution] = deque()
-        """What may start and takes its time."""
+        """The steps that may start and have to wait for something."""
         self._failure: failures.StepFailure | None = None
         self._outputs: dict[str, Any] = {}
         self._completed_steps = self._failed_steps = 0
@@ -86,7 +83,7 @@ class FlowRunState:
         return self.status in ("completed", "failed")
 
     def begin(self) -> None:
-        """Does what can be done at once, which may be all."""
+        """Does the instant steps, which may be all."""
         self.status = "running"
         try:
             is_over = self.proceed() or not self.waiting
@@ -99,7 +96,7 @@ class FlowRunState:
                 self.end(None)
 
     def proceed(self) -> bool:
-        """Goes on as far as it goes without waiting. Whether a `finish` was reached. Raises `Failed`."""
+        """Continues as far as possible without waiting; returns whether a `finish` was reached. Raises `FlowRunFailed`."""
         ready = deque(self._graph.take_ready())
         cut: deque[str] = deque()
         while ready or cut:
@@ -121,11 +118,11 @@ class FlowRunState:
         return False
 
     def settle(self, step: steps.StepExecution, ended: Mapping[str, Any] | failures.StepFailure) -> bool:
-        """A step has ended; what follows from it may start. Whether it was a `finish`. Raises `Failed`."""
+        """Records the end of a step; its successors may start. Returns whether it was a `finish`. Raises `FlowRunFailed`."""
         node = step.node
         if isinstance(ended, failures.StepFailure):
             self._failed_steps += 1
-            # For whoever takes over along the failure edge.
+            # The node behind the failure edge may refer to the error.
             self._scope.steps[node.id] = {"error": ended.to_error_object()}
             if not self._graph.mark_failed(node.id):
                 raise FlowRunFailed(ended)
@@ -138,17 +135,17 @@ class FlowRunState:
         return node.kind == flows.FINISH
 
     def end(self, failure: failures.StepFailure | None) -> None:
-        """Steps that were not let finish have failed with it: each that has started has an end."""
+        """Ends the run. Steps that could not finish have failed with it: each step that has started has an end."""
         why = "the flow is over" if failure is None else failure.message
         cause = failures.TIMEOUT if failure is not None and failure.cause == failures.TIMEOUT else failures.CANCELLED
         self._failed_steps += sum(step.interrupt(why, cause) for step in self._steps.values())
         self._failure = failure
-        # Last: whoever sees that it is over finds all the rest in place.
+        # This is set last: a thread that sees that the run is over finds all the rest in place.
         self.status = "completed" if failure is None else "failed"
 
     def encode_poll(self) -> bytes:
-        """rep 5.3: what a poll is answered with, from any thread. The end is told with the last event, never before it."""
-        is_over = self.is_over  # asked first: everything that was told before the end is there to be drained then
+        """rep 5.3: encodes the response to a poll, from any thread. The end is reported with the last event, never before it."""
+        is_over = self.is_over  # read first: then every event before the end can be drained
         drained, is_all = self.setting.events.drain()
         summary: dict[str, Any] = {"completed_steps": self._completed_steps, "failed_steps": self._failed_steps}
         if is_over and is_all:
@@ -171,7 +168,7 @@ class FlowRunState:
 
 
 def _was_interrupted(ended: Mapping[str, Any] | failures.StepFailure | None) -> bool:
-    """Whether a try was not let finish because the flow was over."""
+    """Returns whether an attempt could not finish because the flow was over."""
     return isinstance(ended, failures.StepFailure) and (ended.code, ended.cause) == (failures.STOPPED, failures.CANCELLED)
 
 
@@ -180,10 +177,10 @@ _MOST_REPORTED = 20
 
 
 def load_flow(document: Mapping[str, Any]) -> ir.CheckedFlow:
-    """Raises `faults.Invalid`."""
+    """Raises `failures.FlowRejected`."""
     version = document.get("version")
     if version != ir.VERSION:
-        # rep 5.2: the version comes first. Another one may have any shape.
+        # rep 5.2: the version is checked first. A document of another version may have any shape.
         shown = version[:_LONGEST_VERSION] if isinstance(version, str) else None
         details = {"expected": ir.VERSION, "received": shown}
         raise failures.FlowRejected(failures.UNSUPPORTED_IR_VERSION, "Unsupported IR version", details=details)
@@ -194,7 +191,9 @@ def load_flow(document: Mapping[str, Any]) -> ir.CheckedFlow:
 
 
 def resolve_inputs(flow: ir.CheckedFlow, given: Mapping[str, Any]) -> dict[str, Any]:
-    """With the defaults. Inputs that the flow does not declare are passed on. Raises `faults.Invalid`."""
+    """Returns the inputs with the defaults. Inputs that the flow does not declare are passed on. Raises
+    `failures.FlowRejected`.
+    """
     try:
         return checked_inputs.check_inputs(flow.inputs_schema, given)
     except ir.InvalidFlow as invalid:
@@ -217,9 +216,9 @@ class RunGraph:
     def __init__(self, flow: ir.CheckedFlow) -> None:
         self._out: dict[str, list[ir.FlowEdge]] = {node.id: [] for node in flow.nodes}
         self._undecided = dict.fromkeys(self._out, 0)
-        """How many edges to each node are still open."""
+        """The number of edges to each node that are still open."""
         self._taken: set[str] = set()
-        """Nodes that some edge has led to."""
+        """Nodes that at least one edge has led to."""
         self._cases = {node.id: graph.list_targets(node) for node in flow.nodes if node.kind == flows.SWITCH}
         for edge in flow.edges:
             self._out[edge.source].append(edge)
@@ -227,23 +226,23 @@ class RunGraph:
         self._ready = [node.id for node in flow.nodes if not self._undecided[node.id]]
 
     def take_ready(self) -> list[str]:
-        """Those that became ready since the last time."""
+        """Returns the nodes that became ready since the last call."""
         ready, self._ready = self._ready, []
         return ready
 
     def resolve_switch(self, switch_id: str, key: str | None) -> str | None:
-        """Where a switch leads for this key; None is no key at all."""
+        """Returns the node that a switch chooses for this key; None means that there is no key."""
         cases = self._cases[switch_id]
         otherwise = cases.get(flows.OTHERWISE)
         return otherwise if key is None else cases.get(key, otherwise)
 
     def mark_succeeded(self, node_id: str, *, chosen: str | None = None) -> None:
-        """`chosen` is where a switch leads. All its other ways are skipped."""
+        """`chosen` is the node that a switch chooses. All its other edges are skipped."""
         for edge in self._out[node_id]:
             self._decide(edge.target, is_taken=edge.on == "success" and chosen in (None, edge.target))
 
     def mark_failed(self, node_id: str) -> bool:
-        """Whether somebody takes over: a failure without an edge of its own fails the run."""
+        """Returns whether a failure edge handles it: a failure without such an edge fails the run."""
         is_handled = any(edge.on == "failure" for edge in self._out[node_id])
         for edge in self._out[node_id]:
             self._decide(edge.target, is_taken=edge.on == "failure")
@@ -265,7 +264,7 @@ class RunGraph:
 
 
 def format_case_key(value: Any) -> str:
-    """A value as cases spell it: scalars there are strings."""
+    """Returns a value as cases spell it: scalars there are strings."""
     match value:
         case str():
             return value
@@ -284,7 +283,7 @@ def make_control_kinds(of: RunGraph, scope: values.ReferenceValues) -> dict[str,
 
 
 class _SwitchKind:
-    """Gets its parameters as they are written: what it looks at may be missing, which is what the default is for."""
+    """Gets its parameters unresolved: the value of its key may be missing, which is the purpose of the default."""
 
     instant = True
 

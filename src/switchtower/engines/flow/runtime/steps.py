@@ -1,5 +1,5 @@
-"""One node of a run, from its first try to its last: its parameters filled in, its kind run with a limit on time, tried again
-after a pause when that can help, and all of it told. What follows from its end is the executor's business.
+"""One node of a run, from its first attempt to its last: its parameters are resolved, its kind runs within a time limit, it is
+retried after a pause when that can help, and each attempt is reported. The executor handles what follows from its end.
 """
 
 import time
@@ -12,7 +12,7 @@ from switchtower.engines.flow.runtime import event_buffer, failures, values
 from switchtower.engines.flow.runtime.kinds import port
 
 MOST_OUTPUTS = 4 * 1024 * 1024
-"""Bytes that one step may put out, as JSON: an answer to a poll has to fit in a line."""
+"""The most bytes that one step may put out, as JSON: the response to a poll has to fit in a line."""
 
 
 class StepExecution:
@@ -31,21 +31,21 @@ class StepExecution:
         self._scope = scope
         self._setting = setting
         self._open: tuple[int, float] | None = None
-        """The try that has started and not ended, and when it started."""
+        """The attempt that has started and not ended, and when it started."""
 
     @property
     def is_instant(self) -> bool:
-        """Whether it never waits, so that it needs no event loop: neither in its kind, nor between two tries."""
+        """True when the step never waits, neither in its kind nor between two attempts, so that it needs no event loop."""
         may_retry = self.node.retry.max > 0 and self.node.kind not in flows.CONTROL_KINDS
         return getattr(self._kind, "instant", False) and not may_retry
 
     @property
     def is_waiting_only(self) -> bool:
-        """Whether its kind only waits for others, and so takes nobody's turn."""
+        """True when its kind only waits for others, so that it does not count against the limit of concurrent steps."""
         return getattr(self._kind, "patient", False)
 
     def run_instant(self) -> Mapping[str, Any] | failures.StepFailure:
-        """`run` for a step that is instant. Its tries are one: what waits for nothing fails in the same way again."""
+        """Does `run` for an instant step. It has one attempt: a step that waits for nothing would fail in the same way again."""
         self._setting.events.add_step(self.node.id, "started", 0)
         began = time.monotonic()
         try:
@@ -58,7 +58,7 @@ class StepExecution:
         return ended
 
     async def run(self) -> Mapping[str, Any] | failures.StepFailure:
-        """The outputs, or how the last try failed. Being cancelled is the only thing that is raised."""
+        """Returns the outputs, or the failure of the last attempt. Raises nothing but a cancellation."""
         import asyncio
 
         attempt = self._first_attempt
@@ -67,7 +67,7 @@ class StepExecution:
             began = time.monotonic()
             self._open = attempt, began
             ended = await self._attempt(attempt)
-            if self._open is not None:  # its end was not reported yet
+            if self._open is not None:  # its end has not been reported yet
                 self._report_end(ended, attempt, began)
             self._open = None
             if not isinstance(ended, failures.StepFailure) or not ended.retriable or attempt >= self.node.retry.max:
@@ -76,7 +76,7 @@ class StepExecution:
             await asyncio.sleep(self.node.retry.backoff_ms / 1000)
 
     def interrupt(self, why: str, cause: str) -> bool:
-        """Reports the end of a try that was not let finish. Whether there was one."""
+        """Reports the end of an attempt that could not finish; returns whether there was one."""
         if self._open is None:
             return False
         attempt, began = self._open
@@ -105,14 +105,14 @@ class StepExecution:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return self._make_panic(attempt, error)  # the kind gave itself up, and nobody had asked it to
+            return self._make_panic(attempt, error)  # the kind cancelled itself, without a request
         except Exception as error:
             return self._make_panic(attempt, error)
 
     async def _run_kind(self, attempt: int) -> Any:
         given: Mapping[str, Any] = self.node.params
         if self.node.kind != flows.SWITCH:
-            # What the flow puts out of a way that was not taken is null; a step that needs it cannot be done.
+            # An output of the flow that refers to a skipped step is null; a step that needs the value cannot be done.
             given = self._scope.resolve(given, skipped_is_null=self.node.kind == flows.EMIT)
         return await self._kind.run(given, port.StepContext(self._setting, self.node.id, attempt))
 
@@ -148,7 +148,7 @@ class StepExecution:
 
 
 def _run_instantly(work: Coroutine[Any, Any, Any]) -> Any:
-    """Of work that waits for nothing."""
+    """Runs a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as done:

@@ -1,5 +1,5 @@
-"""What a step is given, with references replaced by what they refer to: `$input.a.b` and `$step.id.path`; anything else is
-meant as it stands. Scalars in an IR are strings, so a kind that wants a number or a yes asks here. Pure.
+"""Resolves the references in a step's parameters, `$input.a.b` and `$step.id.path`; any other value is a literal. Scalars in an
+IR are strings, so a kind that needs a number or a boolean converts it here.
 """
 
 import math
@@ -17,15 +17,15 @@ _TRUE, _FALSE = frozenset({"true", "yes", "1", "on"}), frozenset({"false", "no",
 
 
 class MissingValue(Exception):
-    """A reference to what does not exist. The text, if any, says why, and continues a sentence."""
+    """A reference has no value. The text, if any, gives the reason and continues a sentence."""
 
 
 class StepSkipped(MissingValue):
-    """A reference to a step that was skipped."""
+    """A reference leads to a step that was skipped."""
 
 
 class ReferenceValues:
-    """What a run's references can refer to. The flow says which names there are, the run what they stand for by now."""
+    """The values of a run's references. The flow declares the names; the run provides the values so far."""
 
     def __init__(self, flow: ir.CheckedFlow, inputs: Mapping[str, Any]) -> None:
         self._declared_inputs = declared_inputs.list_declarations(flow.inputs_schema).keys()
@@ -35,7 +35,7 @@ class ReferenceValues:
         """The outputs of the steps that have ended, by id."""
 
     def resolve(self, value: Any, *, skipped_is_null: bool = False, depth: int = 0) -> Any:
-        """Raises `StepFailed` for a reference to nothing. With `skipped_is_null`, a step that did not run is worth null."""
+        """Raises `StepFailed` for a reference without a value. With `skipped_is_null`, a step that did not run yields null."""
         if depth > _DEEPEST:
             raise failures.StepFailed(f"what it is given is nested more than {_DEEPEST} deep")
         if isinstance(value, dict):
@@ -54,7 +54,7 @@ class ReferenceValues:
             raise failures.StepFailed(f"`{shown}` refers to nothing{missing}", details={"reference": shown}) from None
 
     def resolve_key(self, value: object) -> Any:
-        """What a switch looks at, which has a spelling of its own. Raises `Missing`."""
+        """Resolves the key of a switch, which has its own spelling. Raises `MissingValue`."""
         reference = references.parse_key(value)
         if reference is None:
             raise MissingValue
@@ -101,7 +101,7 @@ text = get_text
 
 
 def get_number(given: Mapping[str, Any], name: str, default: float | None = None, *, most: float = math.inf) -> float:
-    """From 0 on."""
+    """Returns a number that is not negative."""
     value = given.get(name, default)
     if value is None:
         raise failures.StepFailed(f"`{name}` is missing")
@@ -115,7 +115,7 @@ def get_number(given: Mapping[str, Any], name: str, default: float | None = None
 
 
 def parse_truth(value: Any) -> bool:
-    """A text is taken for what it says."""
+    """Converts a value to a boolean; a string is interpreted by its text."""
     if isinstance(value, str):
         return value.strip().lower() not in _FALSE
     return bool(value)
@@ -132,7 +132,7 @@ def get_flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
 
 
 def get_texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Names and texts, such as headers."""
+    """Returns a mapping of names to texts, such as headers."""
     value = given.get(name) or {}
     if not isinstance(value, Mapping):
         raise failures.StepFailed(f"`{name}` is not a set of names and texts")

@@ -1,7 +1,8 @@
-"""What a program looks like when it waits for somebody: rules as data, one TOML file for each tool, and a user's own over them.
+"""Rules that recognise a program that waits for a user. Rules are data: one TOML file for each tool, and the user's own files,
+which take precedence.
 
-A rule of kind `line` looks at the text before the cursor; one of kind `dialog` looks for a question with options near the
-bottom of the screen, wherever the cursor is. This room reads and checks rules; `prompts` applies them.
+A rule of kind `line` matches the text before the cursor; a rule of kind `dialog` matches a question with options near the bottom
+of the screen, wherever the cursor is. This package reads and checks rules; `prompts` applies them.
 """
 
 import re
@@ -14,7 +15,7 @@ from msgspec import Struct
 Reason = Literal["permission", "choice", "prompt", "unknown"]
 
 GENERIC = "generic"
-"""Rules for every tool, tried after its own."""
+"""The rules for every tool, tried after its own."""
 
 FILE_LIMIT = 256 * 1024
 
@@ -27,47 +28,53 @@ class PromptRule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: str
     reason: Reason
     match: str
-    """`line`: what the text before the cursor ends with. `dialog`: the row with the question."""
+    """`line`: matches the end of the text before the cursor. `dialog`: matches the row with the question."""
     kind: Literal["line", "dialog"] = "line"
     tool: str = ""
-    """In a user's file: which tool it is for; every tool where it says nothing."""
+    """In a user's file: the tool that the rule is for; every tool when it is empty."""
     approve: str | None = None
     deny: str | None = None
     unless: str | None = None
-    """`line`: not when the text has this. `dialog`: not when a row from the question down has it."""
+    """`line`: the rule does not apply when this matches the text. `dialog`: when this matches a row from the question down."""
     below: bool = True
-    """`line`: also when the cursor stands at the beginning of the next row, as after `echo "Continue?"; read`."""
+    """`line`: the rule also applies when the cursor is at the start of the next row, as after `echo "Continue?"; read`."""
     key: bool = False
-    """`line`: the program takes the answer as a single key. Enter follows only where the terminal hands over whole lines."""
+    """`line`: the program takes the answer as a single key. Enter follows only where the terminal is in canonical mode."""
     options: str | None = None
-    """What an option looks like; its group `label`, or all of it, is the option. A rule with it wants at least `least`.
-    `line`: the options stand above the text, or in it."""
+    """Matches an option; its group `label`, or the whole match, is the option. A rule with it requires at least `least` options.
+    `line`: the options are above the text, or in it.
+    """
     adjacent: bool = False
-    """`line`: no blank row may stand between the options and the text."""
+    """`line`: no blank row may separate the options from the text."""
     least: int = 2
     needs: str | None = None
-    """`dialog`: some row from the first option down must have this."""
+    """`dialog`: a row from the first option down must match this."""
     footer: str | None = None
-    """`dialog`: a row below the options must have this, boxes included; of options in one row, that row may have it too."""
+    """`dialog`: a row below the options must match this, boxes included; when the options share one row, that row may match it
+    too.
+    """
     marked: bool = False
     """`dialog`: one of the options must be marked; a numbered list without a mark is only a list."""
     trailing: int = 1
-    """`dialog`: so many rows (hints, a status line) may follow the last option. A dialog that replaces the line in which a
-    user types is told by this from a text that quotes it."""
+    """`dialog`: the number of rows (hints, a status line) that may follow the last option. This distinguishes a dialog that
+    replaces the user's input line from a text that quotes it.
+    """
     details: Literal["above", "between", "none"] = "above"
-    """`dialog`: what is asked about stands in the box above the question, or between it and its options."""
+    """`dialog`: the subject is in the box above the question, or between the question and its options."""
     top: str | None = None
-    """`dialog`: the row, boxes included, with which what is asked about begins, where no box or full row of lines does."""
+    """`dialog`: matches the first row of the subject, boxes included, where no box or full row of lines starts it."""
     selected: str | None = None
-    """`dialog`: approving needs this option to be the one with a background colour of its own."""
+    """`dialog`: approving requires that only this option has a separate background colour."""
     cut: str | None = None
-    """`dialog`: a row that says that the program shows only a part. Approving is then refused."""
+    """`dialog`: matches a row which states that the program shows only a part. Approving is then refused."""
     rows: int | None = None
-    """`dialog`: the program, in a terminal of 24 rows, cuts what is longer than so many without a word. Approving is refused."""
+    """`dialog`: in a terminal of 24 rows, the program silently truncates a subject of more rows than this. Approving is
+    refused.
+    """
     counts: str | None = None
     """`dialog`: in the first row, the groups `added` and `removed` count the lines of the diff that must follow."""
     shows: str | None = None
-    """`dialog`: what is asked about must have this. A dialog that is not drawn to its end has not."""
+    """`dialog`: the subject must match this. An incompletely drawn dialog does not match."""
     partial: bool = False
     """The program does not show all of what it will do. Approving is refused."""
     enabled: bool = True
@@ -76,7 +83,7 @@ class PromptRule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
     rule: list[dict[str, object]] = []
     ignore: list[str] = []
-    """Texts before the cursor that somebody is typing: a shell's line, a composer."""
+    """Matches text before the cursor that a user is typing: a shell's line, a composer."""
 
 
 class CompiledPromptRule(Struct, frozen=True):
@@ -97,14 +104,16 @@ class PromptRules(Struct, frozen=True):
     ignore: tuple[re.Pattern[str], ...]
 
     def list_for_tool(self, tool: str) -> tuple[CompiledPromptRule, ...]:
-        """The tool's own first; a path or a file name serves as the tool's name."""
+        """Lists the tool's own rules first; a path or a file name serves as the tool's name."""
         name = Path(tool).name.lower().removesuffix(".exe")
         own = self.by_tool.get(name, ()) if name != GENERIC else ()
         return own + self.by_tool.get(GENERIC, ())
 
 
 def load_rules(extra: Path | None = None) -> PromptRules:
-    """The shipped rules, under a user's: theirs come first, and one of the same tool and name takes the shipped one's place."""
+    """Loads the shipped rules and the user's: the user's come first, and one of the same tool and name replaces the shipped
+    one.
+    """
     by_tool: dict[str, dict[str, CompiledPromptRule]] = {}
     ignore: list[re.Pattern[str]] = []
     for file in sorted(Path(__file__).parent.glob("*.toml")):
@@ -156,7 +165,7 @@ def _compile_rule(file: Path, number: int, fields: dict[str, object]) -> Compile
     def pattern(field: str, text: str | None) -> re.Pattern[str] | None:
         return None if text is None else _compile_pattern(file, name, field, text)
 
-    # Only what stands at the end of the output counts, so a line's pattern is held to the end for its author.
+    # Only the end of the output counts, so a line's pattern is anchored to the end for its author.
     match = _compile_pattern(file, name, "match", rule.match if rule.kind == "dialog" else rf"(?:{rule.match})\s*\Z")
     return CompiledPromptRule(
         rule,

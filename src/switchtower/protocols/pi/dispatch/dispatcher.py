@@ -1,9 +1,9 @@
-"""Commands that had begun when the process before this one ended: how they ended is found out when somebody asks.
+"""The dispatcher of pi commands: it admits a command, replays it or refuses it, and reports the end of each exactly once.
 
-The order of pi commands: who is admitted, who is replayed, and that each is told to have finished exactly once.
-
-Knows nothing of what commands do (`ports.Handler`) nor of where outcomes are kept (`ports.Ledger`). All of it happens on
-one event loop; `receive` never waits."""
+It does not know what commands do (`ports.Handler`) nor where outcomes are kept (`ports.OutcomeLedger`). Everything happens on one
+event loop; `receive` never waits. The outcome of a command that had started when the previous process ended is resolved when a
+client first asks for it.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -71,7 +71,7 @@ class InterruptedCommands:
         self._revived(pending, outcome)
 
     def stop(self) -> list[PendingCommand]:
-        """Those that were not found out in time."""
+        """Returns the commands whose outcome was not resolved in time."""
         left = list(self._tasks.values())
         for task in list(self._tasks):
             task.cancel()
@@ -121,7 +121,7 @@ class CommandDispatcher:
         try:
             request = inbound.parse_request(frame)
         except inbound.PiRequestError as invalid:
-            # pi-server 4.2: what is not admitted has no lifecycle
+            # pi-server 4.2: a command that is not admitted has no lifecycle.
             if self._closing:
                 self._refuse_closing(invalid.command, invalid.id, client)
                 return
@@ -129,7 +129,7 @@ class CommandDispatcher:
             client.respond(responses.encode_error_response(invalid.command, invalid.id, invalid.error))
             return
         if (objection := client.find_objection(request)) is not None:
-            # As for what is not valid: before anything is looked up, so that a replay shows nothing either.
+            # Like an invalid request, this one is refused before anything is looked up, so that a replay reveals nothing either.
             self.rejected.validation += 1
             client.respond(responses.encode_error_response(request.type, request.id, objection))
             return
@@ -187,7 +187,7 @@ class CommandDispatcher:
     def _replay_if_known(
         self, request: inbound.PiRequest, client: ports.DispatchClient, told: responses.LifecycleData, namespace: CommandNamespace
     ) -> bool:
-        """pi-server 8: a replay, or a conflict. The idempotencyKey is looked at before the id."""
+        """pi-server 8: answers with a replay, or with a conflict. The idempotencyKey is checked before the id."""
         known: Known | None = None
         if request.idempotency_key is not None:
             known = namespace.find_by_key(request.session_id, request.idempotency_key, self._now_ms())
@@ -227,7 +227,7 @@ class CommandDispatcher:
         follower.client.respond(responses.encode_response(outcome, follower.id, replayed=True))
 
     def _reject(self, client: ports.DispatchClient, told: responses.LifecycleData, id_: str | None, error: str) -> None:
-        """Accepted, not started, finished; and kept nowhere."""
+        """Reports the command as accepted and finished, never as started, and keeps no outcome."""
         self._broadcaster.broadcast_lifecycle(responses.encode_rejected(told, error))
         client.respond(responses.encode_error_response(told.commandType, id_, error))
 
@@ -262,7 +262,7 @@ class CommandDispatcher:
         namespace = self._namespaces.get(name)
         if namespace is None:
             if len(self._namespaces) >= self._limits.namespaces:
-                # The oldest with nothing under way goes; that of the WebSockets never.
+                # The oldest namespace without running commands is dropped; that of the WebSockets never is.
                 gone = next((old for old, held in self._namespaces.items() if old and held.is_idle), None)
                 if gone is not None:
                     del self._namespaces[gone]
@@ -275,7 +275,7 @@ class CommandDispatcher:
         self._jobs.discard(job)
         if job.fingerprint is not None:
             self._get_namespace(job.namespace).leave(job, CompletedCommand(job.fingerprint, outcome), self._now_ms())
-        # Interop, Envelope: finished, then the response, then what is announced
+        # Interop, Envelope: finished, then the response, then the announcements.
         self._broadcaster.broadcast_lifecycle(responses.encode_finished(job.told, outcome))
         job.client.respond(responses.encode_response(outcome, job.request.id))
         for frame in job.announcements:
@@ -314,13 +314,13 @@ class CommandDispatcher:
     def make_start_receipts(
         self, request: inbound.PiRequest, client: ports.DispatchClient, **facts: Any
     ) -> tuple[journal.Receipt, ...]:
-        """What a handler commits together with what it starts; nothing for a command without an identity."""
+        """The receipts that a handler commits together with the run that it starts; empty for a command without an identity."""
         return receipts.make_start_receipts(self._make_pending(request, client), facts, self._limits, self._now_ms())
 
     def make_end_receipts(
         self, request: inbound.PiRequest, client: ports.DispatchClient, handled: ports.HandlerResult
     ) -> tuple[journal.Receipt, ...]:
-        """What a handler commits that settles for itself (`Handled.settled`)."""
+        """The receipts that a handler commits when it settles the command itself (`HandlerResult.settled`)."""
         data = UNSET if handled.data is UNSET else Raw(responses.encode(handled.data))
         session_id = dispatch_limits.get_versioned_session(request.type, request.session_id, handled.session_id)
         outcome = self._settler.apply_version(responses.CommandOutcome(request.type, True, data), session_id)
@@ -334,7 +334,8 @@ class CommandDispatcher:
         return pending
 
     def restore(self, stored: Iterable[journal.Receipt], resolve: ports.Resolve) -> None:
-        """Once, at the start. Begun commands are resolved when somebody first asks for their outcome."""
+        """Restores stored receipts, once, at the start. Started commands are resolved when a client first asks for their
+        outcome."""
         self._revivals.resolve = resolve
         for name, kept, expires_at_ms in receipts.decode_receipts(stored, self._now_ms()):
             namespace = self._get_namespace(name.namespace)
@@ -343,32 +344,33 @@ class CommandDispatcher:
             else:
                 namespace.restore_key(name.session_id, name.value, kept, expires_at_ms)
 
-    # Leaving
+    # Shutdown
 
     def forget_client(self, client: ports.DispatchClient) -> None:
-        """Its commands go on; only its counts are forgotten."""
+        """The client's commands continue; only its rate counts are dropped."""
         self._rates.forget(client.key)
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way, and nothing is on its way to the journal."""
+        """No command is running, and no outcome is being written to the journal."""
         return not self._jobs and not self._following and self._settler.is_idle
 
     def shut_down(self) -> None:
-        """From now on new commands are refused; those under way go on."""
+        """New commands are refused from now on; running commands continue."""
         self._closing = True
 
     async def wait_until_drained(self, timeout_s: float) -> bool:
-        """Whether all commands under way have ended in this time."""
+        """Returns whether all running commands have ended within this time."""
         if self._jobs or self._following:
             self._idle = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._idle], timeout=timeout_s)
         return not self._jobs and not self._following
 
     async def close(self, *, answer: bool = True) -> None:
-        """Ends what is left. pi-server 8.1: a client gets only an outcome that is stored before, so that the next process
-        sends the same. What continues after a restart, and what cannot be stored, gets no outcome: its connection closes, and
-        the next process answers. Without `answer` nothing gets one: another node continues all of it."""
+        """Ends the remaining commands. pi-server 8.1: a client gets only an outcome that is stored before, so that the next
+        process sends the same. A command that continues after a restart, or whose outcome cannot be stored, gets none: its
+        connection closes, and the next process answers. Without `answer` no command gets an outcome: another node continues
+        them."""
         self._closing = True
         self._runner.close()
         left = [job for job in self._jobs if job.stage is not CommandStage.SETTLING]

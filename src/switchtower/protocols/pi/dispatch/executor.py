@@ -1,9 +1,9 @@
-"""What a command has to wait for before its turn means anything: section 9 of the document. Waits for nothing itself.
+"""Takes commands through their lanes: started, dependencies (section 9 of the document), version, handler, and the work that the
+handler leaves to do.
 
-Takes commands through their lanes: started, dependencies, version, handler, and whatever the handler leaves to do.
-
-Tells `command_started`, and hands every outcome to the settler and then to whoever admitted the command. A handler that
-answers at once costs no task and no turn of the event loop."""
+It sends `command_started`, and hands every outcome to the settler and then to the dispatcher. A handler that answers at once
+costs no task and no turn of the event loop.
+"""
 
 import asyncio
 from collections import deque
@@ -21,11 +21,11 @@ from switchtower.protocols.pi.dispatch.receipts import OutcomeSettler
 from switchtower.protocols.pi.errors import SessionBusy, SessionLimitReached
 
 Find = Callable[[CommandJob, str], PendingCommand | responses.CommandOutcome | None]
-"""What is known of a command with this id, among the clients that share ids with the one who asks."""
+"""Finds a command by id, among the clients that share ids with the client of this job."""
 
 
 def collect_dependencies(job: CommandJob, find: Find) -> str | None:
-    """What makes waiting pointless; `None`: `job.awaited` holds those that have yet to end."""
+    """Returns the error that makes waiting pointless, or None; then `job.awaited` holds the dependencies that have yet to end."""
     wanted = dict.fromkeys(job.request.depends_on)
     if job.request.id in wanted:
         return errors.format_self_dependency(job.request.id)
@@ -39,7 +39,7 @@ def collect_dependencies(job: CommandJob, find: Find) -> str | None:
         elif known is job:
             return errors.format_self_dependency(id_)
         elif known.lane is not None and known.lane is job.lane:
-            # pi-server 9.2: it cannot get its turn while this one waits. One whose lane has gone on can be awaited.
+            # pi-server 9.2: that command cannot get its turn while this one waits. One that has released its lane can be awaited.
             return errors.format_dependency_in_lane(id_)
         else:
             job.awaited[id_] = known
@@ -50,7 +50,7 @@ Finished = Callable[[CommandJob, responses.CommandOutcome], None]
 
 
 class PendingHandler(NamedTuple):
-    """What a handler left when it could not answer at once."""
+    """The state of a handler that could not answer at once."""
 
     handled: ports.HandlerResult | Awaitable[ports.HandlerResult] | SessionBusy
 
@@ -98,9 +98,10 @@ class CommandExecutor:
     def try_immediate(
         self, request: inbound.PiRequest, client: ports.DispatchClient, told: responses.LifecycleData
     ) -> responses.CommandOutcome | PendingHandler | None:
-        """The short way of nearly all reads: the lane is free and the handler has the answer.
+        """The short path of nearly all reads: the lane is free and the handler has the answer.
 
-        `None`: it has to take its turn like everybody else. `Unfinished`: begun, but there is more to it; see `go_on`.
+        Returns None when the command has to take its turn, and a `PendingHandler` when its handler has started and has more to
+        do; see `continue_handler`.
         """
         if request.depends_on or request.type in limits.MUTATING or request.session_id in self._lanes:
             return None
@@ -121,7 +122,7 @@ class CommandExecutor:
         return self._settler.apply_version(responses.CommandOutcome(request.type, True, data), request.session_id)
 
     def continue_handler(self, job: CommandJob, unfinished: PendingHandler) -> None:
-        """With one that `at_once` has begun: it has its turn."""
+        """Continues a command whose handler `try_immediate` has started: it holds the turn of its lane."""
         job.stage = CommandStage.RUNNING
         lane = self._lanes[job.session_id] = CommandLane(job.session_id)
         lane.add(job, passes=limits.can_overtake(job.request))
@@ -136,7 +137,7 @@ class CommandExecutor:
                 self._await_handler(job, awaitable)
 
     def release_dependents(self, pending: PendingCommand, outcome: responses.CommandOutcome) -> None:
-        """`pending` has its outcome: those that waited for it go on, or fail with it."""
+        """`pending` has its outcome: the commands that waited for it continue, or fail with it."""
         if not pending.dependents:
             return
         dependents, pending.dependents = pending.dependents, {}
@@ -151,11 +152,11 @@ class CommandExecutor:
                 self._wake(job)
 
     def close(self) -> None:
-        """Nobody takes a turn any more."""
+        """No command gets a turn any more."""
         self._closed = True
 
     def discard(self, job: CommandJob) -> None:
-        """It ends here, without an outcome."""
+        """Ends the command without an outcome."""
         job.stage = CommandStage.FINISHED
         job.cancel_timers()
         self._cancel(job)
@@ -205,7 +206,7 @@ class CommandExecutor:
         self._start_timeout(job)
         lane = job.lane
         lane.wait(job)
-        self._advance(lane)  # whoever may pass goes on
+        self._advance(lane)  # commands that may overtake this one continue
 
     def _wake(self, job: CommandJob) -> None:
         if job.stage is CommandStage.WAITING and job.lane is not None:
@@ -255,7 +256,7 @@ class CommandExecutor:
             self._await_handler(job, handled)
 
     def _find_version_problem(self, job: CommandJob) -> str | None:
-        """pi-server 10.1. Looked at again after a wait: what matters is the version that the handler meets."""
+        """pi-server 10.1. The version is checked again after a wait: the one that the handler meets is the one that counts."""
         session_id, expected = job.session_id, job.request.if_session_version
         assert session_id is not None and expected is not None, "checked on the way in"
         version = self._ledger.get_version(session_id)
@@ -315,7 +316,7 @@ class CommandExecutor:
 
     def _on_wait_done(self, job: CommandJob, until: asyncio.Future[None]) -> None:
         if not until.cancelled():
-            until.exception()  # the handler will see for itself
+            until.exception()  # the handler checks the state itself
         if job.until is until:
             job.until = None
             self._wake(job)
@@ -323,7 +324,7 @@ class CommandExecutor:
     # The end
 
     def _start_timeout(self, job: CommandJob) -> None:
-        """Called in the same breath as `command_started`, or later with the clock already running."""
+        """The caller sends `command_started` in the same turn, or has sent it earlier with the clock already running."""
         timeout = self._limits.get_timeout(job.command)
         if timeout and job.timer is None and not job.is_run:
             job.waited_before = self._measure_user_wait(job)
@@ -335,7 +336,7 @@ class CommandExecutor:
     def _on_timeout(self, job: CommandJob, timeout: float) -> None:
         waited = self._measure_user_wait(job) - job.waited_before
         if waited > job.waited:
-            # The time that a person takes for an answer is not the command's.
+            # The time that a user takes for an answer does not count as the command's.
             more, job.waited = waited - job.waited, waited
             job.timer = asyncio.get_running_loop().call_later(more, self._on_timeout, job, timeout)
             return

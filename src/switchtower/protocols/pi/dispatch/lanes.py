@@ -1,9 +1,9 @@
-"""A command under way, with all that hangs on it. Holds state; the conductor and the runner move it.
+"""A pending command with its state, and the lane that orders the commands of one session, or of the server. A lane runs nothing
+itself: the dispatcher and the executor change the state.
 
-One lane: the order in which the commands of one session, or of the server, take their turns. Runs nothing itself.
-
-Strictly first in, first out, with one exception: while whoever is at the head only waits, the passers behind it go on, in
-their own order. One command at a time is at work."""
+A lane is strictly first in, first out, with one exception: while the command at the head only waits, the commands behind it that
+may overtake continue, in their own order. One command at a time runs.
+"""
 
 import asyncio
 import enum
@@ -22,18 +22,18 @@ from switchtower.protocols.pi.dispatch import ports
 
 class CommandStage(enum.Enum):
     QUEUED = enum.auto()
-    """In its lane, not begun."""
+    """The command is in its lane and has not started."""
     WAITING = enum.auto()
-    """Begun, and at the head of its lane until something else has happened."""
+    """The command has started, and stays at the head of its lane until the event that it waits for."""
     RUNNING = enum.auto()
-    """With its handler, or with what the handler left to do."""
+    """The handler runs, or the work that the handler left to do."""
     SETTLING = enum.auto()
-    """Decided; the outcome is being stored. Nothing can change it any more."""
+    """The outcome is decided and is being stored. Nothing can change it any more."""
     FINISHED = enum.auto()
 
 
 class DuplicateRequest(NamedTuple):
-    """The same command asked again while the first is under way."""
+    """A repetition of a command that is still running."""
 
     id: str | None
     client: ports.DispatchClient
@@ -41,17 +41,17 @@ class DuplicateRequest(NamedTuple):
 
 
 class PendingCommand(Struct, eq=False, kw_only=True):
-    """Something that will have an outcome. Commands of this process, and begun ones of the process before."""
+    """A command that will have an outcome: one of this process, or one that the previous process had started."""
 
     command: str
     namespace: str
     session_id: str | None
     fingerprint: inbound.Fingerprint | None
-    """`None`: it has no identity."""
+    """None: the command has no identity."""
     ids: list[str] = []
     keys: list[str] = []
     lane: "CommandLane | None" = None
-    """While it holds a place there."""
+    """The lane in which the command holds a place."""
     followers: list[DuplicateRequest] = []
     dependents: dict["CommandJob", None] = {}
     stage: CommandStage = CommandStage.QUEUED
@@ -62,18 +62,18 @@ class CommandJob(PendingCommand, eq=False, kw_only=True):
     client: ports.DispatchClient
     told: responses.LifecycleData
     number: int = 0
-    """Its place in the lane's order."""
+    """The command's place in the lane's order."""
     awaited: dict[str, PendingCommand] = {}
-    """By id: the dependencies that have no outcome yet."""
+    """The dependencies that have no outcome yet, by id."""
     task: asyncio.Future[ports.HandlerResult] | None = None
     until: asyncio.Future[None] | None = None
     timer: asyncio.TimerHandle | None = None
     is_run: bool = False
-    """It has started a run, which its timeout does not cover."""
+    """The command has started a run, which its timeout does not cover."""
     waited_before: float = 0.0
-    """For how long people had been waited for in its session when its clock started."""
+    """Seconds that the session had already waited for users when the command's clock started."""
     waited: float = 0.0
-    """For how long since then, as far as the clock has taken it into account."""
+    """Seconds waited for users since then, as far as the clock has taken them into account."""
     dependency_timer: asyncio.TimerHandle | None = None
     made_session_id: str | None = None
     announcements: tuple[bytes, ...] = ()
@@ -93,23 +93,23 @@ class CommandJob(PendingCommand, eq=False, kw_only=True):
                 pending.dependents.pop(self, None)
             self.awaited = {}
         if self.until is not None:
-            # What it waited for is another's; the wait is ours.
+            # Others may wait for the same future: only our own wait is cancelled.
             self.until.cancel()
             self.until = None
 
 
 async def wait_without_cancelling(until: Awaitable[None]) -> None:
-    """Cancelling this wait leaves a future that others wait for alone."""
+    """Cancelling this wait does not cancel the future, for which others may wait."""
     if asyncio.isfuture(until):
         await asyncio.wait([until])
         if not until.cancelled():
-            until.exception()  # how it ended is for others to see
+            until.exception()  # its outcome is read by others
     else:
         await until
 
 
 NO_NUMBER = sys.maxsize
-"""A place in the order behind everybody's."""
+"""A place in the order after all others."""
 
 
 class CommandLane:
@@ -117,15 +117,15 @@ class CommandLane:
 
     def __init__(self, key: str | None) -> None:
         self.key = key
-        """The session's id; `None`: the server's lane."""
+        """The session's id; None for the server's lane."""
         self.running: CommandJob | None = None
         self._added = 0
         self._passers: deque[CommandJob] = deque()
         self._others: deque[CommandJob] = deque()
         self._waiting: list[int] = []
-        """The numbers of those that wait, the head's first. Behind it are passers that had something to wait for too."""
+        """The numbers of the waiting commands, the head's first. After it are overtaking commands that had to wait too."""
         self._ready: list[tuple[int, CommandJob]] = []
-        """A heap of those that have waited long enough."""
+        """A heap of the commands whose wait is over."""
 
     @property
     def is_empty(self) -> bool:
@@ -138,11 +138,11 @@ class CommandLane:
         (self._passers if passes else self._others).append(job)
 
     def take_next(self) -> CommandJob | None:
-        """Takes the one whose turn it is, if it is anybody's, and gives it the turn."""
+        """Gives the turn to the next command, if one is ready and the turn is free, and returns it."""
         if self.running is not None:
             return None
         while self._ready and self._ready[0][1].stage is not CommandStage.WAITING:
-            heapq.heappop(self._ready)  # has ended without its turn
+            heapq.heappop(self._ready)  # it ended without its turn
         ready = self._ready[0][0] if self._ready else NO_NUMBER
         passer = self._passers[0].number if self._passers else NO_NUMBER
         other = self._others[0].number if self._others else NO_NUMBER
@@ -157,19 +157,19 @@ class CommandLane:
         return self.running
 
     def wait(self, job: CommandJob) -> None:
-        """The one at work has to wait, at the place in the order that it came from."""
+        """The running command has to wait, at its previous place in the order."""
         assert self.running is job, "only who has its turn can wait"
         self.running = None
         job.stage = CommandStage.WAITING
         insort(self._waiting, job.number)
 
     def wake(self, job: CommandJob) -> None:
-        """What it waited for has happened: it takes its turn when it is free."""
+        """The command's wait is over: it takes its turn when the turn is free."""
         if self._stop_waiting(job):
             heapq.heappush(self._ready, (job.number, job))
 
     def release(self, job: CommandJob) -> None:
-        """It needs no turn any more."""
+        """The command needs no turn any more."""
         if self.running is job:
             self.running = None
         else:

@@ -1,10 +1,10 @@
-"""Every number that bounds the order of pi commands, with the original server's defaults. 0 is no limit where it says so.
+"""The limits, rates, command kinds and counts of the dispatcher. The limits have the original server's defaults, and 0 means no
+limit where the attribute's description states it.
 
-How often one client may ask: so many commands in any sixty seconds, to one session and in all. Knows no clock.
-
-What kind of command each type is: what it changes, whom it may pass, how long it may take. Tables; nothing happens here.
-
-What `get_metrics` tells of the order of commands: counts, and nothing that grows with use."""
+The rate limiter bounds the commands of one client in any sixty seconds, to one session and in all; the time is an argument. The
+tables state which commands change a session, which may overtake and how long each may take. `get_metrics` reports the counts,
+none of which grows with use.
+"""
 
 from collections import OrderedDict, deque
 from typing import Literal
@@ -20,20 +20,20 @@ class DispatchLimits(Struct, frozen=True, kw_only=True):
     client_rate: int = 1_000
     """Commands a minute of one client in all; 0 is no limit."""
     in_flight: int = 10_000
-    """Commands accepted and not finished, duplicates that wait among them."""
+    """Commands that are accepted and not finished, including waiting duplicates."""
     read_timeout_s: float = 30.0
-    """From `command_started`; 0 is none, here and for the others."""
+    """Seconds from `command_started`; 0 is no timeout, here and for the others."""
     command_timeout_s: float = 300.0
     dependency_timeout_s: float = 30.0
     outcomes: int = 2_000
-    """Kept in memory for each namespace, the newest."""
+    """Outcomes kept in memory for each namespace, the newest."""
     outcome_bytes: int = 64 * 1024 * 1024
-    """What the kept answers of one namespace may weigh together; the newest is kept whatever it weighs."""
+    """Total bytes of the answers kept for one namespace; the newest is kept whatever its size."""
     idempotency_keys: int = 10_000
-    """Kept in memory for each namespace, the newest."""
+    """Keys kept in memory for each namespace, the newest."""
     idempotency_ttl_s: float = 600.0
     receipt_ttl_s: float = 7 * 24 * 3_600.0
-    """How long a stored receipt answers a repeated `id`."""
+    """Seconds for which a stored receipt answers a repeated `id`."""
     namespaces: int = 256
 
     def get_timeout(self, command: str) -> float:
@@ -45,11 +45,11 @@ class DispatchLimits(Struct, frozen=True, kw_only=True):
 
 WINDOW_S = 60.0
 SESSIONS_WATCHED = 1_000
-"""Of one client. One that invents more loses the counts of those it has left longest alone, not our memory."""
+"""Sessions of one client whose rate is counted. A client that invents more loses its oldest counts and costs no memory."""
 CLIENTS_WATCHED = 10_000
 
 CONTROL_SHARE = 10
-"""Commands that stop or decide have a separate window: so many times what a client may send of all others."""
+"""Commands that stop or decide have a separate window: so many times the rate of all other commands."""
 
 Exceeded = Literal["session", "client", "control"]
 
@@ -95,7 +95,7 @@ class RateLimiter:
         self._clients: OrderedDict[str, _ClientRates] = OrderedDict()
 
     def find_exceeded(self, client_key: str, session_id: str | None, now: float) -> Exceeded | None:
-        """Which limit one more command would break; `None`: none, and this one is counted."""
+        """Returns the limit that one more command would exceed, or None; then the command is counted."""
         if not self._session_rate and not self._client_rate:
             return None
         client = self._get_client(client_key)
@@ -119,7 +119,8 @@ class RateLimiter:
         return None
 
     def find_control_exceeded(self, client_key: str, now: float) -> Exceeded | None:
-        """The same for a command that stops or decides. It is counted with nothing else, so that a busy client can do it."""
+        """Like `find_exceeded`, for a command that stops or decides. It is counted separately, so that a busy client can send
+        it."""
         if not self._client_rate:
             return None
         control = self._get_client(client_key).control
@@ -163,13 +164,13 @@ READS = frozenset(name for name in messages.COMMANDS if name.startswith(("get_",
 MUTATING = frozenset(messages.COMMANDS) - READS - {"switch_session", "extension_ui_response", "health_check"}
 
 VERSIONED = (frozenset(messages.COMMANDS) - SERVER) | {"create_session", "load_session", "switch_session"}
-"""Whose success tells the session's version."""
+"""Commands whose success reports the session's version."""
 
 ADVANCING = MUTATING - SERVER
-"""pi-server 10: whose success moves the session's version on."""
+"""pi-server 10: commands whose success advances the session's version."""
 
 CONTROL = frozenset({"abort", "abort_compaction", "abort_retry", "abort_bash", "extension_ui_response", "delete_session"})
-"""What stops something or decides about it. A client that has used up its rate can still do this."""
+"""Commands that stop something or decide about it. A client that has used up its rate can still send them."""
 
 OVERTAKING = READS | {
     "steer",
@@ -185,19 +186,21 @@ OVERTAKING = READS | {
 
 
 def get_versioned_session(command: str, named: str | None, made: str | None) -> str | None:
-    """Whose version a command is about: the session that it names, or for create and load the one that it made."""
+    """Returns the session whose version a command is about: the one that it names, or for create and load the one that it
+    made."""
     return made if made is not None and command in SERVER else named
 
 
 def can_overtake(request: inbound.PiRequest) -> bool:
-    """May it overtake a command that only waits? A prompt may when it says what to do with a running agent."""
+    """Returns whether the command may overtake one that only waits. A prompt may when it names the behaviour for a running
+    agent."""
     if request.type == "prompt":
         return isinstance(request.body, messages.Prompt) and request.body.streamingBehavior is not None
     return request.type in OVERTAKING
 
 
 class RejectionCounts(Struct):
-    """Field names are the wire's. Some are counted by other rooms: whoever refuses, counts."""
+    """Field names are the wire's. Other modules count some of these: the module that refuses counts."""
 
     sessionLimit: int = 0
     messageSize: int = 0
@@ -211,7 +214,7 @@ class RejectionCounts(Struct):
 
 
 class RateLimitUsage(Struct, frozen=True):
-    """Of the client that asks."""
+    """The counts of the client that asks."""
 
     globalCount: int
     globalLimit: int
@@ -236,7 +239,7 @@ class StoreCounts(Struct, frozen=True):
 
 
 class DispatchMetrics(Struct, frozen=True):
-    """The conductor's part of the answer; others add theirs."""
+    """The dispatcher's part of the answer; others add theirs."""
 
     totalCommandsExecuted: int
     commandsRejected: RejectionCounts

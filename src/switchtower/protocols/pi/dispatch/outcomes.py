@@ -1,6 +1,6 @@
-"""What is known of commands with an identity: which are under way, and how the newest ended. Memory only, and bounded.
+"""The known commands with an identity: those that are running, and the outcomes of the newest. It is in memory and bounded.
 
-Anonymous commands are nowhere in here. One `Namespace` for each set of clients that share their ids.
+Anonymous commands are never kept. There is one `CommandNamespace` for each set of clients that share their ids.
 """
 
 from typing import Any, Generic, TypeVar
@@ -12,10 +12,10 @@ from switchtower.protocols.pi.dispatch.lanes import PendingCommand
 from switchtower.protocols.pi.dispatch.limits import DispatchLimits
 
 Scoped = tuple[str | None, str]
-"""pi-server 8.2: an idempotencyKey counts within its session, or within the server."""
+"""pi-server 8.2: an idempotencyKey is unique within its session, or within the server."""
 
 RECORD_WEIGHT = 200
-"""What one kept outcome weighs besides its answer, in bytes."""
+"""Bytes that one kept outcome takes besides its answer."""
 
 
 class CompletedCommand(Struct, frozen=True):
@@ -32,7 +32,7 @@ class CompletedCommand(Struct, frozen=True):
 
 
 class InterruptedCommand(Struct, frozen=True):
-    """Had begun when the process before this one ended; nobody has asked yet what became of it."""
+    """The command had started when the previous process ended; no client has asked for its outcome yet."""
 
     command: str
     fingerprint: inbound.Fingerprint
@@ -52,7 +52,7 @@ N = TypeVar("N", str, Scoped)
 
 
 class BoundedCache(Generic[N]):
-    """The newest of what was put here, bounded in number and in weight. The newest itself always stays."""
+    """The newest values, bounded in number and in weight. The newest value itself always stays."""
 
     def __init__(self, count: int, weight: int) -> None:
         self._count = count
@@ -64,7 +64,7 @@ class BoundedCache(Generic[N]):
         return len(self._kept)
 
     def put(self, name: N, kept: Kept, *, expires_at_ms: int = 0) -> None:
-        """`expires_at_ms` 0 is never."""
+        """`expires_at_ms` 0 means never."""
         self.drop(name)
         weight = kept.compute_weight()
         self._kept[name] = (kept, weight, expires_at_ms)
@@ -87,7 +87,7 @@ class BoundedCache(Generic[N]):
             self._weight -= gone[1]
 
     def drop_expired(self, now_ms: int) -> None:
-        """From the oldest on, as far as they have expired: what is put here mostly expires in the order that it came in."""
+        """Drops expired values, oldest first, up to the first that has not expired: values mostly expire in insertion order."""
         while self._kept:
             name, (_, _, expires_at_ms) = next(iter(self._kept.items()))
             if not expires_at_ms or expires_at_ms > now_ms:
@@ -124,14 +124,14 @@ class CommandNamespace:
         return self._keys_under_way.get(name) or self._keys.get(name, now_ms)
 
     def enter(self, pending: PendingCommand) -> None:
-        """From now on it is under way, by all its names."""
+        """Registers a running command under all its names."""
         for id_ in pending.ids:
             self._ids_under_way[id_] = pending
         for key in pending.keys:
             self._keys_under_way[(pending.session_id, key)] = pending
 
     def remember(self, request: inbound.PiRequest, outcome: responses.CommandOutcome, now_ms: int) -> None:
-        """Of a command that ended before anybody could meet it under way."""
+        """Keeps the outcome of a command that ended before it could be registered as running."""
         assert request.meaning is not None, "a command without an identity is kept nowhere"
         ended = CompletedCommand(request.meaning, outcome)
         if request.id is not None:
@@ -141,7 +141,7 @@ class CommandNamespace:
             self._keys.put((request.session_id, request.idempotency_key), ended, expires_at_ms=now_ms + self._key_ttl_ms)
 
     def leave(self, pending: PendingCommand, ended: CompletedCommand | None, now_ms: int) -> None:
-        """No longer under way; `None`: nor remembered."""
+        """The command is no longer running; with None its outcome is not kept either."""
         for id_ in pending.ids:
             del self._ids_under_way[id_]
             if ended is not None:
@@ -156,7 +156,7 @@ class CommandNamespace:
                 self._keys.put(name, ended, expires_at_ms=now_ms + self._key_ttl_ms)
 
     def add_alias(self, known: Known, session_id: str | None, id_: str | None, key: str | None, now_ms: int) -> None:
-        """A replay was asked for under a name that is new: it means the same command from now on."""
+        """A replay was requested under a new name: from now on the name means the same command."""
         new_id = id_ if id_ is not None and self.find_by_id(id_) is None else None
         new_key = key if key is not None and self.find_by_key(session_id, key, now_ms) is None else None
         if isinstance(known, PendingCommand):

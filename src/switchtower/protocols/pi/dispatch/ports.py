@@ -1,4 +1,4 @@
-"""What the conductor asks of others: who is answered, who is told, what is stored, and what a command does. No behaviour."""
+"""The ports of the dispatcher: clients, broadcasts, the ledger of outcomes, and handlers. They have no behaviour."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -10,31 +10,31 @@ from switchtower.protocols.pi import inbound
 
 
 class DispatchClient(Protocol):
-    """One connection. Neither raises nor waits; when it has gone, answers are dropped."""
+    """One connection. Its methods neither raise nor wait; answers to a disconnected client are dropped."""
 
     @property
     def key(self) -> str:
-        """One for each connection: what rates are counted by."""
+        """One key for each connection; rates are counted by it."""
         ...
 
     @property
     def namespace(self) -> str:
-        """Whose ids these are: `""` for all WebSockets, its own for a stdio process."""
+        """The namespace of this client's ids: `""` for all WebSockets, a separate one for a stdio process."""
         ...
 
     def find_objection(self, request: inbound.PiRequest) -> str | None:
-        """Why its user may not do this, in words for the wire; None: it may."""
+        """Returns the reason why the client's user may not do this, as it is sent on the wire, or None."""
         ...
 
     def respond(self, frame: bytes) -> None: ...
 
     def on_replay(self, command: str, session_id: str | None) -> None:
-        """It is about to be answered as the first time, without anything being done again."""
+        """The client is about to get the first outcome again, without anything being done again."""
         ...
 
 
 class BroadcastPort(Protocol):
-    """What every connection hears. Neither raises nor waits."""
+    """Sends to every connection. Its methods neither raise nor wait."""
 
     def broadcast_lifecycle(self, frame: bytes) -> None: ...
 
@@ -42,7 +42,7 @@ class BroadcastPort(Protocol):
 
 
 class Settlement(Struct, frozen=True):
-    """How a command ended, as one durable addition to its session."""
+    """The end of a command, as one durable addition to its session."""
 
     session_id: str
     command: str
@@ -52,15 +52,15 @@ class Settlement(Struct, frozen=True):
 
 class OutcomeLedger(Protocol):
     def get_version(self, session_id: str) -> int | None:
-        """`None`: no such session."""
+        """Returns None when the session does not exist."""
         ...
 
     def measure_user_wait(self, session_id: str) -> float:
-        """For how many seconds in all a question was open in this session. It only grows."""
+        """Returns the total seconds for which a question was open in this session. It only grows."""
         ...
 
     def is_run_durable(self, session_id: str) -> bool:
-        """Whether the session's run continues after a restart."""
+        """Returns whether the session's run continues after a restart."""
         ...
 
     def settle(self, settlement: Settlement) -> Awaitable[int | None]:
@@ -69,15 +69,15 @@ class OutcomeLedger(Protocol):
 
 
 class HandlerResult(Struct, frozen=True):
-    """What a handler did."""
+    """The result of a handler."""
 
     data: Any = UNSET
     rest: Awaitable["HandlerResult"] | None = None
-    """The state has changed and the lane goes on; the command ends when this does."""
+    """The state has changed and the lane is released; the command ends when this awaitable does."""
     is_run: bool = False
     """The rest is a run, which has other limits: the command's timeout does not cover it."""
     session_id: str | None = None
-    """The session that was made or loaded."""
+    """The session that was created or loaded."""
     announcements: tuple[bytes, ...] = ()
     settled: bool = False
     """The handler has stored the receipts itself; there is nothing left to settle."""
@@ -86,11 +86,11 @@ class HandlerResult(Struct, frozen=True):
 Handler = Callable[[inbound.PiRequest, DispatchClient], HandlerResult | Awaitable[HandlerResult]]
 
 Resolve = Callable[[str, str | None, dict[str, Any]], Awaitable[HandlerResult]]
-"""Of a command, its session and the facts it began with: how it ended."""
+"""Resolves the outcome of a command from its name, its session and the facts that it started with."""
 
 
 class CommandAlreadyStarted(Exception):
-    """Another house has begun this very command, which may still be under way."""
+    """Another pi server has started this very command, which may still be running."""
 
     def __init__(self, ended: Awaitable[HandlerResult]) -> None:
         super().__init__("begun before")

@@ -1,16 +1,16 @@
-"""Outcomes as the journal keeps them, and back: what makes "ask once, run once" hold over a restart. Pure.
+"""The receipts of pi commands: they make a repeated command run once, even after a restart or on another node.
 
-One receipt for each name of a command, its `id` and its `idempotencyKey`. The key of a receipt is a JSON array, so that no
-namespace, session or name can be mistaken for another.
+One receipt is stored for each name of a command, its `id` and its `idempotencyKey`. The key of a receipt is a JSON array, so that
+no namespace, session or name can be mistaken for another.
 
-How an ended command becomes durable: one settlement at a time for each session, so that the version that an answer tells
-is the version that its receipt holds. Decides no outcome.
+The settler makes ended commands durable, one settlement at a time for each session, so that the version in an answer is the
+version in its receipt. It decides no outcome.
 
-Asks the tower for what a pi command wants, once, whichever nodes die, stop or fall asleep meanwhile.
-
-Among several nodes what one house asked may happen later than the next house has begun: a node that was stopped for a while
-goes on where it was. So what leaves a receipt has an identity for its session's home too, made from that receipt: whoever
-comes second there changes nothing, and is told what the first one began. Alone there is no second, and no need of it."""
+The submitter submits a pi command's core command once, whichever nodes die, stop or are suspended meanwhile. In a cluster the
+command of one pi server may be carried out after the next server has started: a node that was suspended continues where it was.
+So a command with a receipt also has an idempotency key for its session's owner, made from that receipt: the second of two equal
+commands changes nothing, and its answer is what the first one started. A single node has no second server and needs none of this.
+"""
 
 import asyncio
 import hashlib
@@ -69,12 +69,12 @@ def _make_receipts(
     if pending.fingerprint is None:
         return ()
     fingerprint = pending.fingerprint.value
-    # The names of one command point to each other, so that it stays one command after a restart.
+    # The names of one command refer to each other, so that it stays one command after a restart.
     outcome = {**outcome, "sessionId": pending.session_id, "ids": list(pending.ids), "keys": list(pending.keys)}
     until_ms = now_ms + round(limits.receipt_ttl_s * 1_000)
     key_until_ms = now_ms + round(limits.idempotency_ttl_s * 1_000)
     if outcome["state"] == STARTED:
-        # pi-server 8.2 counts the time from the end, and a begun command may take long.
+        # pi-server 8.2 counts the time from the end, and a started command may take long.
         key_until_ms = until_ms
     names = [(ReceiptName("id", pending.namespace, None, id_), until_ms) for id_ in pending.ids]
     names += [(ReceiptName("idempotencyKey", pending.namespace, pending.session_id, key), key_until_ms) for key in pending.keys]
@@ -85,7 +85,7 @@ def _make_receipts(
 
 
 def decode_receipts(receipts: Iterable[journal.Receipt], now_ms: int) -> list[tuple[ReceiptName, Kept, int]]:
-    """What can be told from stored receipts, the oldest first."""
+    """Decodes stored receipts, the oldest first."""
     found: list[tuple[ReceiptName, Kept, int]] = []
     for receipt in sorted(receipts, key=lambda receipt: receipt.expires_at_ms):
         if receipt.scope != SCOPE or receipt.expires_at_ms <= now_ms:
@@ -94,7 +94,8 @@ def decode_receipts(receipts: Iterable[journal.Receipt], now_ms: int) -> list[tu
             name = _decode_name(receipt.key)
             kept = _decode_receipt(receipt)
         except (msgspec.MsgspecError, LookupError, TypeError, AttributeError):
-            # Not ours, or of another release: one command that may run again must not keep the server from starting.
+            # The receipt is not ours, or is of another release: one command that may run again must not keep the server from
+            # starting.
             log.warning("a stored receipt of a pi command cannot be read", exc_info=True)
             continue
         found.append((name, kept, receipt.expires_at_ms))
@@ -132,7 +133,7 @@ class OutcomeSettler:
         self._last: dict[str, asyncio.Task[responses.CommandOutcome]] = {}
 
     def settle(self, pending: PendingCommand, session_id: str | None, outcome: responses.CommandOutcome, then: Settled) -> None:
-        """Calls `then` with the outcome as it is to be told: at once when there is nothing to store."""
+        """Calls `then` with the outcome as it is to be sent: at once when there is nothing to store."""
         command = pending.command
         if session_id is None or command not in limits.MUTATING or not self._must_store(pending, session_id, outcome):
             then(self.apply_version(outcome, session_id))
@@ -149,7 +150,7 @@ class OutcomeSettler:
         task.add_done_callback(settled)
 
     async def store(self, pending: PendingCommand, outcome: responses.CommandOutcome) -> bool:
-        """Stores a failure as the outcome of a command that is given up. Whether that was done."""
+        """Stores a failure as the outcome of a command that is given up. Returns whether that was done."""
         session_id = pending.session_id
         if session_id is None or pending.command not in limits.MUTATING or self._ledger.get_version(session_id) is None:
             return False
@@ -192,7 +193,7 @@ class OutcomeSettler:
     def apply_version(
         self, outcome: responses.CommandOutcome, session_id: str | None, *, ahead: int = 0
     ) -> responses.CommandOutcome:
-        """Interop, Envelope: told with every success that is about one session; a failure tells none."""
+        """Interop, Envelope: every success that is about one session reports its version; a failure does not."""
         if not outcome.success or session_id is None or outcome.command not in limits.VERSIONED:
             return outcome
         version = 0 if outcome.command == "create_session" else self._ledger.get_version(session_id)
@@ -214,14 +215,14 @@ _RECEIPTS_READ = 1_000
 
 class CommandSubmitter:
     def __init__(self, service: session_service.SessionService, holds_lease: Callable[[], bool] | None = None) -> None:
-        """`holds`: whether whoever asks may still do so."""
+        """`holds_lease` returns whether this server may still submit commands."""
         self.resolve: ports.Resolve | None = None
-        """How a command ended that somebody else began."""
+        """Resolves the outcome of a command that another server started."""
         self._service = service
         self._holds_lease = holds_lease
 
     async def submit(self, command: commands.AnyCommand) -> session_service.SubmitOutcome:
-        """Raises the refusal; `ports.BegunBefore` when another house has begun the very same."""
+        """Raises the refusal, or `ports.CommandAlreadyStarted` when another pi server has started the very same command."""
         if self._holds_lease is not None and not self._holds_lease():
             raise core_errors.ShuttingDown
         if not command.receipts or self._service.nodes is None:
@@ -239,7 +240,7 @@ class CommandSubmitter:
             if isinstance(kept, InterruptedCommand):
                 return await self.resolve(kept.command, kept.session_id, kept.facts)
             return _replay_outcome(kept)
-        # It is there, and too old to be found among the newest: its own facts say the same, but for what was made anew.
+        # The receipt exists, and is too old to be among the newest: its own facts are the same, except for newly made ids.
         return await self.resolve(receipt.outcome["command"], receipt.outcome["sessionId"], receipt.outcome["facts"])
 
 
@@ -251,7 +252,7 @@ def _replay_outcome(kept: CompletedCommand) -> ports.HandlerResult:
 
 
 def _make_idempotency_key(receipt: journal.Receipt) -> str:
-    """Of a command and of what is asked with it: an id that means something else by now is another's. As it becomes the id of a
-    message, it is spelled like one."""
+    """Makes a key from a command and its contents: an id that means something else by now belongs to another command. The key
+    becomes the id of a message, so it is spelled like one."""
     meaning = msgspec.json.encode([receipt.key, receipt.fingerprint, receipt.outcome["state"]])
     return f"msg_{hashlib.sha256(meaning).hexdigest()[:32]}"

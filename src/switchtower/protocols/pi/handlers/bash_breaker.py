@@ -1,5 +1,7 @@
-"""The breaker of bash commands (pi-server 21): where they time out again and again, they are refused for a while. Counts
-for each session, and for all together; knows nothing of what the commands do."""
+"""The circuit breaker of bash commands (pi-server 21): when they time out repeatedly, they are refused for a while.
+
+It counts for each session, and for all together; it does not know what the commands do.
+"""
 
 import enum
 from collections.abc import Callable
@@ -10,7 +12,7 @@ from switchtower.protocols.pi import errors
 from switchtower.protocols.pi.errors import PiCommandError
 
 SESSION_TIMEOUTS = 5
-"""In a row, until a session's commands are refused."""
+"""Consecutive timeouts after which a session's commands are refused."""
 GLOBAL_TIMEOUTS = 20
 REST_S = 60.0
 
@@ -24,7 +26,7 @@ class BashCircuitState(enum.StrEnum):
 class _Circuit(Struct):
     limit: int
     timeouts: int = 0
-    """In a row."""
+    """Consecutive timeouts."""
     open_until: float = 0.0
     probing: bool = False
 
@@ -68,7 +70,7 @@ class BashBreaker:
         self._clock = clock
         self._all = _Circuit(GLOBAL_TIMEOUTS)
         self._sessions: dict[str, _Circuit] = {}
-        """Only those with timeouts: a success forgets a session."""
+        """Holds only sessions with timeouts: a success removes a session."""
         self._calls = self._timeouts = self._rejected = 0
 
     @property
@@ -90,7 +92,7 @@ class BashBreaker:
             session.enter(now)
 
     def release(self, session_id: str) -> None:
-        """It was let in and never ran: that says nothing either way."""
+        """The command was admitted and never ran: it counts neither as a success nor as a timeout."""
         self._all.probing = False
         if (session := self._sessions.get(session_id)) is not None:
             session.probing = False

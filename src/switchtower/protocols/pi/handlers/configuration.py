@@ -1,4 +1,4 @@
-"""How a session works from its next run on: its model, its thinking, its name, what it does by itself."""
+"""Handlers that configure a session from its next run on: its model, thinking level and name, automatic compaction and retry."""
 
 from switchtower.core import commands, errors
 from switchtower.protocols.pi import errors as pi_errors
@@ -91,7 +91,7 @@ class ConfigurationHandlers:
         auto_compact: bool | None = None,
         auto_retry: bool | None = None,
     ) -> commands.ConfigureSession:
-        """Without a receipt of its beginning: done twice, it comes to the same."""
+        """The command has no receipt of its start: repeating it gives the same result."""
         return commands.ConfigureSession(
             session_id=loaded.id,
             actor=client.actor,

@@ -1,4 +1,4 @@
-"""What handlers have in common: the house they work in, who asks, and the session that is meant."""
+"""The context that handlers share: the server's parts, the client that asks, and the session that is meant."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,18 +25,18 @@ LAST_PAGE = 100
 
 
 class Client(ports.DispatchClient, Protocol):
-    """A client, as handlers need to know it."""
+    """A client as handlers see it."""
 
     @property
     def actor(self) -> events.Actor: ...
 
     @property
     def cwd(self) -> str | None:
-        """Where it stands, if it is a program on this machine that says so."""
+        """The client's working directory, if it is a program on this machine that reports it."""
         ...
 
     async def follow(self, loaded: LoadedSession) -> None:
-        """Subscribes it to the session's events."""
+        """Subscribes the client to the session's events."""
         ...
 
 
@@ -50,11 +50,11 @@ class HandlerContext(Struct):
     bash_breaker: BashBreaker
     connections: Callable[[], int]
     dispatcher: CommandDispatcher | None = None
-    """Comes last: it is made from the handlers."""
+    """It is set last: the dispatcher is made from the handlers."""
     prompts_refused: Counter[str] = field(default_factory=Counter)
-    """By provider: those that an open breaker kept from starting."""
+    """Per provider: the prompts that an open breaker refused."""
     closing: bool = False
-    """The daemon stops: what is given up now is taken up by the next one."""
+    """The daemon stops: the next one resumes commands that are given up now."""
 
     async def submit(self, command: commands.AnyCommand) -> tower_port.SubmitOutcome:
         return await self.submitter.submit(command)
@@ -66,11 +66,11 @@ class HandlerContext(Struct):
         return self.dispatcher.make_start_receipts(request, client, **facts)
 
     async def load_transcript(self, session_id: str, *, until_clearing: int | None = None) -> PiTranscript:
-        """The conversation as it stands, read a page at a time; or as it was before the session's n-th new beginning."""
+        """Reads the conversation a page at a time, as it is now, or as it was before the session's n-th clearing."""
         session = await self.service.get_session(session_id)
         transcript = PiTranscript(make_assistant_info(self.models.get_model(session.provider, session.model)))
         clearings = 0
-        # What was said before the last new beginning is no part of the conversation, unless it is asked for.
+        # Messages before the last clearing are not part of the conversation, unless they are requested.
         after = max(0, session.conversation_from - 1) if until_clearing is None else 0
         async for entry in self.read_entries(session_id, after):
             if entry.kind == events.ConversationCleared.kind:
@@ -81,7 +81,7 @@ class HandlerContext(Struct):
         return transcript
 
     async def load_last_assistant_text(self, session_id: str) -> str | None:
-        """Read from the session's end on, without the pieces of streamed text, so that it does not cost what was said before."""
+        """Reads backwards from the session's end, without the pieces of streamed text, so that a long history costs nothing."""
         session = await self.service.get_session(session_id)
         before = session.seq + 1
         while before > session.conversation_from:
@@ -92,7 +92,8 @@ class HandlerContext(Struct):
                 if entry.seq <= session.conversation_from:
                     return None
                 if entry.kind == events.ContextCompacted.kind:
-                    # What it stands for is no message any more; how much that is, the whole conversation says.
+                    # The messages that were compacted are no longer in the conversation; only the whole transcript shows which
+                    # ones.
                     return (await self.load_transcript(session_id)).last_assistant_text
                 if text := extract_assistant_text(entry):
                     return text
@@ -100,7 +101,7 @@ class HandlerContext(Struct):
         return None
 
     async def read_entries(self, session_id: str, after: int = 0) -> AsyncIterator[journal.Entry]:
-        """All that the journal has of a session up to now, a page at a time."""
+        """Reads all of a session's entries up to now, a page at a time."""
         head = (await self.service.get_session(session_id)).seq
         while after < head and (page := await self.service.read_entries(session_id, after, PAGE)):
             for entry in page:
@@ -112,7 +113,7 @@ SessionHandler = Callable[[inbound.PiRequest, Client, LoadedSession], ports.Hand
 
 
 def bind_session(context: HandlerContext, handle: SessionHandler) -> ports.Handler:
-    """A handler of a session command: it is given the session as it stands, fetched first if it is not at hand."""
+    """Makes the handler of a session command: it gets the session's current state, which is loaded first if necessary."""
 
     def handler(request: inbound.PiRequest, client: ports.DispatchClient) -> ports.HandlerResult | Awaitable[ports.HandlerResult]:
         assert request.session_id is not None, "a session command names its session"

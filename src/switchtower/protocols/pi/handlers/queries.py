@@ -1,6 +1,5 @@
-"""What changes nothing: state, messages, figures, what there is to choose from; and the page that a session is exported to.
-
-How the server itself is: figures and health (pi-server 17.1, 21)."""
+"""Handlers that change nothing: state, messages, statistics, available models and tools; exports of a session; and the server's
+metrics and health (pi-server 17.1, 21)."""
 
 import asyncio
 import os
@@ -89,7 +88,8 @@ class QueryHandlers:
         return ports.HandlerResult(data={"path": str(target)})
 
     async def export_jsonl(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
-        """A file that real pi loads; without a path it is the session's `sessionFile`, so that there is a file from then on."""
+        """Writes a file that real pi loads. Without a path it is the session's `sessionFile`, so that this file exists from then
+        on."""
         assert isinstance(request.body, messages.ExportJsonl)
         file_by_default = Path(self._context.files.make_path(loaded.id, loaded.name))
         target = self._resolve_target(request.body.outputPath, loaded, file_by_default)
@@ -108,7 +108,7 @@ class QueryHandlers:
         return ports.HandlerResult(data={"path": str(target)})
 
     def _resolve_target(self, asked: str | None, loaded: LoadedSession, by_default: Path) -> Path:
-        """What is exported is written into the session's own folder or into ours, and nowhere else."""
+        """An export is written into the session's own folder or into ours, and nowhere else."""
         exports = Path(self._context.settings.exports_dir)
         if asked is None:
             return by_default
@@ -132,7 +132,7 @@ def _write(target: Path, text: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         beside.write_text(text, encoding="utf-8")
-        beside.replace(target)  # a page is there whole or not at all
+        beside.replace(target)  # the file appears complete or not at all
     except OSError as problem:
         raise PiCommandError(f"It could not be written to {target}: {problem.strerror}") from None
 

@@ -1,11 +1,9 @@
-"""Wire values as our own.
+"""Handlers that start and stop an agent's work (prompt, steer, follow_up, abort, compaction, retry, bash), and the one that takes
+a client's answer to a question of the agent or of an extension (pi-server 18.2): an approval, or a dialog.
 
-What makes an agent work and what stops it: prompt, steer, follow_up, abort, compaction, retry, bash.
-
-The state changes while the command holds its lane; what takes time is left as the `rest`, so that whoever wants to stop a
-run, or look at it, need not wait for its end.
-
-A client's answer to a question of the agent's or of an extension's (pi-server 18.2): an approval, or a dialog."""
+The state changes while the command holds its lane; work that takes time is left as the `rest`, so that a client that wants to
+stop a run, or to read its state, need not wait for its end.
+"""
 
 import asyncio
 from collections.abc import Awaitable
@@ -28,7 +26,7 @@ def convert_images(sent: list[messages.Image] | None) -> tuple[events.Image, ...
 
 SERVER_ACTOR = events.Actor(name="switchtower", via="pi", counts=True)
 ABORT_TIMEOUT = 10.0
-"""How long an abort waits for its run to have ended before it answers all the same."""
+"""Seconds that an abort waits for the end of its run before it answers anyway."""
 
 
 class RunHandlers:
@@ -40,7 +38,7 @@ class RunHandlers:
     def prompt(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> Awaitable[ports.HandlerResult]:
         body = request.body
         assert isinstance(body, messages.Prompt)
-        # What a program in a terminal is told is typed, and that is all: no run begins whose end could be waited for.
+        # A prompt to a program in a terminal is only typed: no run starts whose end could be awaited.
         is_typed = loaded.purpose is events.Purpose.PROGRAM
         if loaded.run_id is not None and (is_typed or body.streamingBehavior is not None):
             steers = body.streamingBehavior == "steer" and loaded.purpose is events.Purpose.WORK
@@ -98,7 +96,7 @@ class RunHandlers:
         self, request: inbound.PiRequest, client: Client, loaded: LoadedSession
     ) -> ports.HandlerResult | Awaitable[ports.HandlerResult]:
         if loaded.run_id is None:
-            return ports.HandlerResult()  # it has ended by itself
+            return ports.HandlerResult()  # it ended by itself
         return self._abort(client, loaded, loaded.run_id)
 
     async def _abort(self, client: Client, loaded: LoadedSession, run_id: str) -> ports.HandlerResult:
@@ -181,7 +179,7 @@ class RunHandlers:
         try:
             finished = await end
         except asyncio.CancelledError:
-            # The command's time is over: what it covers ends with it.
+            # The command has timed out: the shell that it covers ends with it.
             if not self._context.closing:
                 self._context.bash_breaker.record_timeout(session_id)
                 cancel = commands.CancelShell(session_id=session_id, actor=SERVER_ACTOR, shell_id=shell_id)
@@ -208,7 +206,7 @@ class RunHandlers:
         try:
             await self._context.submit(command)
         except errors.RunInProgress:
-            # Another client's message came first; this one waits for its turn.
+            # Another client's message was first; this one waits for its turn.
             end.cancel()
             raise SessionBusy(self._context.sessions.wait_until_idle(session_id)) from None
         except BaseException:
@@ -224,7 +222,7 @@ class RunHandlers:
                 run_id = ended.following
                 ended = await self._context.sessions.wait_for_run_end(run_id)
         except asyncio.CancelledError:
-            if not self._context.closing:  # then the next daemon takes it up
+            if not self._context.closing:  # then the next daemon resumes it
                 cancel = commands.CancelRun(
                     session_id=session_id, actor=SERVER_ACTOR, run_id=run_id, reason="the command was given up"
                 )
@@ -242,7 +240,7 @@ class RunHandlers:
 
 
 def make_run_result(last: LastRun, *, cancelled: str | None = None) -> ports.HandlerResult:
-    """A run that somebody stopped has done what was wanted of it; one that failed has not."""
+    """A run that a user stopped is a success of its command; one that failed is not."""
     if last.outcome is events.Outcome.SUCCESS:
         return ports.HandlerResult()
     if last.outcome is events.Outcome.CANCELLED and cancelled is None:

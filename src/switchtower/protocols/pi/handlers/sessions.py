@@ -1,4 +1,4 @@
-"""Sessions: begun, loaded, unloaded, listed, followed; their conversations begun anew, exchanged and forked."""
+"""Handlers that create, load, unload, list and follow sessions, and that clear, exchange and fork their conversations."""
 
 import asyncio
 import hashlib
@@ -45,13 +45,13 @@ class SessionHandlers:
     async def _start_and_announce(
         self, request: inbound.PiRequest, client: Client, command: commands.StartSession, name: str | None
     ) -> ports.HandlerResult:
-        """A new session under this name, and the announcement of it."""
+        """Starts a session under this name and announces it."""
         hall = self._context
         with hall.sessions.reserve(name):
             if name is None:
                 session_id = await self._submit_start(request, client, command, hall.service.mint("sess"), None)
             else:
-                # The core's own id is a name too, also of a session that is not at hand.
+                # The core's own id is a name too, even of a session that is not loaded.
                 taken = await hall.service.find_card(name)
                 if taken is not None and taken.loaded is not False:
                     raise PiCommandError(pi_errors.format_session_exists(name))
@@ -60,16 +60,16 @@ class SessionHandlers:
         return self.make_started_result(standing)
 
     async def _start_named(self, request: inbound.PiRequest, client: Client, command: commands.StartSession, name: str) -> str:
-        """The session's id follows from its name, so that of two nodes which start the same session one fails."""
+        """The session's id is derived from its name, so that one of two nodes which start the same session fails."""
         session_id = ids.make_named_id("sess", name, await self._find_unused_generation(name))
         try:
             return await self._submit_start(request, client, command, session_id, name)
         except errors.InvalidCommand:
-            # Perhaps a session of that id is being removed at this moment. What is wrong with the command is wrong again.
+            # A session with that id may be in the process of being removed. A command that is invalid fails again.
             return await self._submit_start(request, client, command, self._context.service.mint("sess"), name)
 
     async def _find_unused_generation(self, name: str) -> int:
-        """How many sessions have had this name before, or any other number that none of them has."""
+        """Returns the number of sessions that have had this name, or any other number that none of them has."""
         used, unused = -1, 0
         while await self._context.service.find_card(ids.make_named_id("sess", name, unused)) is not None:
             used, unused = unused, 2 * unused + 1
@@ -99,7 +99,7 @@ class SessionHandlers:
         )
 
     async def delete_session(self, request: inbound.PiRequest, client: Client) -> ports.HandlerResult:
-        """pi-server 17.1: unloads it. What runs in it comes to its end first."""
+        """pi-server 17.1: unloads the session, after its run has ended."""
         name = request.session_id
         assert name is not None
         standing = self._context.sessions.find_by_name(name)
@@ -124,7 +124,7 @@ class SessionHandlers:
         return ports.HandlerResult(data={"sessions": await asyncio.to_thread(self._list_stored, cards)})
 
     def _list_stored(self, cards: list[journal.Card]) -> list[event_messages.StoredSessionInfo]:
-        """Blocks: it looks at files."""
+        """Blocks: it reads the file system."""
         files = self._context.files
         listed = []
         for card in cards:
@@ -176,7 +176,7 @@ class SessionHandlers:
         return self.make_started_result(await hall.sessions.refresh(card.session_id))
 
     def _apply_model(self, command: commands.StartSession, taken: "StoredConversation") -> commands.StartSession:
-        """With the model and the thinking level that the file names, where this server has that model."""
+        """Returns the command with the model and the thinking level that the file names, if this server has that model."""
         command = replace(command, thinking=taken.thinking if taken.thinking in pi_messages.LEVELS else None)
         if taken.provider is None or taken.model is None:
             return command
@@ -219,9 +219,9 @@ class SessionHandlers:
         preset: str | None = None,
         program: events.Program | None = None,
     ) -> commands.StartSession:
-        token = self._context.service.mint_secret("att")  # nobody knows it: over other doors only the owner attaches
+        token = self._context.service.mint_secret("att")  # it is not given out: over other protocols only the owner attaches
         return commands.StartSession(
-            session_id="",  # chosen when it is asked for
+            session_id="",  # it is chosen on submission
             actor=client.actor,
             engine=ENGINE,
             mode=MODE,
@@ -272,7 +272,8 @@ class SessionHandlers:
         return ports.HandlerResult(data=data)
 
     async def fork(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
-        """The session becomes the fork, as pi's clients expect: they go on in it. What came after the message stays stored."""
+        """The session becomes the fork, as pi's clients expect: they continue in it. Messages after the fork point stay
+        stored."""
         assert isinstance(request.body, pi_messages.Fork)
         hall = self._context
         if loaded.run_id is not None:
@@ -297,12 +298,13 @@ class SessionHandlers:
         return ports.HandlerResult(data={"messages": told.points})
 
     async def list_session_files(self, request: inbound.PiRequest, client: Client, loaded: LoadedSession) -> ports.HandlerResult:
-        """The conversations that this session could be switched to: those of its folder, and its own earlier ones."""
+        """Lists the conversations that this session could be switched to: those of its folder, and its own earlier ones."""
         cards = await self._context.service.list_cards(MAX_STORED, any_id=True)
         return ports.HandlerResult(data={"files": await asyncio.to_thread(self._list_files, loaded, cards)})
 
     def _list_files(self, loaded: LoadedSession, cards: list[journal.Card]) -> list[dict[str, object]]:
-        """Blocks: it looks at files. A conversation of ours is in the journal, whether or not a file of it was exported."""
+        """Blocks: it reads the file system. Our own conversations are in the journal, whether or not they were exported to a
+        file."""
         files = self._context.files
         found = [
             (files.make_path(card.session_id, get_session_name(card)), card.updated_at_ms)
@@ -329,22 +331,22 @@ class SessionHandlers:
 
 
 class StoredConversation(Struct, frozen=True, kw_only=True):
-    """A stored conversation that a session begins with, or is switched to."""
+    """A stored conversation that a session starts with, or is switched to."""
 
     title: str | None
     cwd: str
     messages: tuple[events.MessageImported, ...]
     session_id: str | None = None
-    """The id that a file of pi's has for it."""
+    """The id that pi's own file has for the session."""
     parent: str | None = None
-    """The session of ours that it comes from."""
+    """Our session that the conversation comes from."""
     provider: str | None = None
     model: str | None = None
     thinking: str | None = None
 
 
 def _inherit_settings(command: commands.StartSession, parent: Session) -> commands.StartSession:
-    """What a session goes on from it also goes on as: nobody's policy is loosened by a fork."""
+    """A session that continues another inherits its settings: a fork does not loosen a policy."""
     return replace(
         command,
         provider=parent.provider,

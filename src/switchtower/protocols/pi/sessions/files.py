@@ -1,5 +1,5 @@
-"""Stored sessions as files (pi-server 20). Ours lie in the journal; the paths that stand for them lie under the directory
-where pi keeps its own, and name a session, not a file. Files that pi itself wrote can be read and imported."""
+"""Stored sessions as files (pi-server 20). Our sessions are in the journal; their paths are under the directory where pi keeps
+its own, and name a session, not a file. Files that pi itself wrote can be read and imported."""
 
 import os
 import re
@@ -16,13 +16,13 @@ from switchtower.protocols.pi.errors import PiCommandError
 from switchtower.protocols.pi.sessions import jsonl
 
 OURS = "switchtower"
-"""The folder of ours, under pi's."""
+"""Our folder, inside pi's."""
 MAX_FILES = 200
 _MAX_CANDIDATES = 20_000
 _MAX_FILE_BYTES = 256 * 1024 * 1024
 _MAX_HEADER_BYTES = 64 * 1024
 _MAX_READ = 64 * 1024 * 1024
-"""Bytes of files that one list reads for names and counts; of files beyond it only the headers."""
+"""Bytes of files that one listing reads for names and counts; beyond it, only the headers are read."""
 _MAX_REMEMBERED = 1_000
 
 _MAX_NAME_LENGTH = 100
@@ -33,7 +33,7 @@ _is_older = re.compile(r"([A-Za-z0-9_.-]{1,256}?)(?:~([0-9]{1,6}))?\.jsonl").ful
 
 
 class SessionFileLocation(Struct, frozen=True):
-    """What a path means: one of our sessions, perhaps as it was before its n-th new beginning; or a file of pi's."""
+    """The meaning of a path: one of our sessions, perhaps as it was before its n-th clearing; or one of pi's files."""
 
     path: str
     session_id: str | None = None
@@ -48,7 +48,7 @@ class StoredSessionFile(Struct, frozen=True):
     created_at_ms: int
     modified_at_ms: int
     messages: int | None = None
-    """None: the file is too large to be read for a list."""
+    """None: the file is too large to be read for a listing."""
 
 
 class SessionFiles:
@@ -56,20 +56,20 @@ class SessionFiles:
         self._root = Path(sessions_dir)
         self._ours = self._root / OURS
         self._read: OrderedDict[tuple[str, int, int], StoredSessionFile] = OrderedDict()
-        """What was read of files that have not changed since: by path, size and time."""
+        """A cache of files that have not changed: by path, size and time."""
 
     def make_path(self, session_id: str, name: str, *, until_clearing: int | None = None) -> str:
-        """The path that stands for a session of ours: its id in the core decides, its name is there for people."""
+        """Makes the path of one of our sessions: its id in the core decides, its name is for people."""
         shown = "" if name == session_id else f"_{name[:_MAX_NAME_LENGTH]}"
         suffix = "" if until_clearing is None else f"~{until_clearing}"
         return str(self._ours / f"{session_id}{shown}{suffix}.jsonl")
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file at a path that stands for a session. Blocks."""
+        """Returns whether a file exists at the path of a session. Blocks."""
         return Path(path).is_file()
 
     def resolve_path(self, given: str) -> SessionFileLocation:
-        """pi-server 20.2: absolute, without `..`, and under an allowed directory, also after links are followed."""
+        """pi-server 20.2: absolute, without `..`, and under an allowed directory, even after links are followed."""
         if "\0" in given or not given.startswith("/"):
             raise PiCommandError("sessionPath must be an absolute path")
         path = Path(given)
@@ -91,7 +91,7 @@ class SessionFiles:
         return any(parts[index : index + 2] == (".pi", "sessions") for index in range(len(parts) - 2))
 
     def read_session(self, place: SessionFileLocation) -> jsonl.ImportedSession:
-        """A file of pi's. Blocks. Links are followed before the path is judged again."""
+        """Reads one of pi's files. Blocks. Links are followed before the path is checked again."""
         real = Path(os.path.realpath(place.path))
         if not self._is_allowed_after_links(real):
             raise PiCommandError("sessionPath must be under an allowed session directory")
@@ -110,7 +110,7 @@ class SessionFiles:
         return self._is_allowed(real) or real.is_relative_to(Path(os.path.realpath(self._root)))
 
     def list_stored(self, projects: Iterable[str] = ()) -> list[StoredSessionFile]:
-        """The newest files of pi's own and of these projects', by their headers. Blocks."""
+        """Lists the newest files of pi's own and of these projects', by their headers. Blocks."""
         found: list[tuple[float, Path]] = []
         for root in (self._root, *(Path(project) / ".pi" / "sessions" for project in sorted(set(projects)))):
             for folder, folders, names in os.walk(root):
@@ -142,14 +142,14 @@ class SessionFiles:
     def _list_by_date(self, folder: Path, names: list[str]) -> Iterator[tuple[float, Path]]:
         for name in names:
             path = folder / name
-            # A link that leads elsewhere is somebody else's file.
+            # A link that leads elsewhere is not one of these session files.
             if name.endswith(".jsonl") and self._is_allowed_after_links(Path(os.path.realpath(path))):
                 with suppress(OSError):
                     yield path.stat().st_mtime, path
 
 
 def _open_regular_file(path: Path) -> BinaryIO:
-    """A regular file and nothing that could keep us waiting. Raises `OSError`."""
+    """Opens a regular file, and nothing that could block. Raises `OSError`."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
@@ -158,7 +158,7 @@ def _open_regular_file(path: Path) -> BinaryIO:
 
 
 def _read_stored_file(path: Path, status: os.stat_result, *, whole: bool) -> StoredSessionFile | None:
-    """One file of pi's for a list: its header, and what it takes the whole file to know."""
+    """Reads one of pi's files for a listing: its header, and with `whole` the rest."""
     try:
         with _open_regular_file(path) as file:
             if whole:

@@ -1,12 +1,9 @@
-"""How an exported page looks: light or dark as the reader's system is, one column, good on a phone and on paper.
+"""Exports a session as a page: its statistics, then its conversation. One file, no scripts, nothing loaded. Pure: from messages
+to HTML.
 
-Text made safe for a page. Whatever a model, a tool or a user said goes through here, and nothing else writes text. Pure.
-
-The exported page: the session's figures, then its conversation. Pure: from messages to HTML.
-
-Each result stands with the call it answers. It can be read without scripts, and its policy lets it load nothing.
-
-A session as a page that anybody can read: one file, no scripts, nothing from elsewhere."""
+Each result is shown with the call that it answers. The page is light or dark like the reader's system, has one column, and suits
+a phone and paper. All text of a model, a tool or a user is escaped by `escape_text`, and nothing else writes text.
+"""
 
 import html
 import re
@@ -54,16 +51,16 @@ footer { color: var(--soft); font-size: .8rem; padding-bottom: 2rem; }
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _base64 = re.compile(r"[A-Za-z0-9+/]+={0,2}").fullmatch
 
-# A page may not have these, and a reader should see that they were there.
+# A page may not contain these characters, and a reader should see that the text had them.
 _SHOWN = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
 _SHOWN |= {0x7F: "␡", 0x0D: ""}
 _SHOWN |= dict.fromkeys([*range(0x80, 0xA0), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF], "\ufffd")
-# These turn the direction of what follows them, so that it reads as something else.
+# These change the direction of the text after them, so that it reads as something else.
 _SHOWN |= {code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
 def escape_text(raw: str) -> str:
-    """Safe between tags and in quoted attributes."""
+    """Makes text safe between tags and in quoted attributes."""
     return html.escape(raw.translate(_SHOWN), quote=True)
 
 
@@ -76,7 +73,7 @@ def escape_json(value: object) -> str:
 
 
 def make_image_url(data: str, media_type: str) -> str | None:
-    """An address that holds the picture itself; None for what is none."""
+    """Returns a data URL with the image itself, or None when the data is not an image."""
     if media_type not in _IMAGE_TYPES or not _base64(data):
         return None
     return f"data:{media_type};base64,{data}"
@@ -147,7 +144,7 @@ def _render_conversation(messages: Sequence[event_messages.Message]) -> Iterator
                     "tool", f"Result of {message.toolName}", message.timestamp, _render_blocks(message.content, verbatim=True)
                 )
             case event_messages.ToolResult():
-                pass  # stands with its call
+                pass  # it is shown with its call
 
 
 def _render_article(kind: str, who: str, at_ms: int, inside: Iterator[str]) -> str:
@@ -177,7 +174,7 @@ def _render_call(call: event_messages.ToolCall, result: event_messages.ToolResul
 
 
 def _summarize_call(call: event_messages.ToolCall) -> str:
-    """What a call is about, in a line: its first argument that is text."""
+    """Summarizes a call in a line: its first argument that is text."""
     first = next((value for value in call.arguments.values() if isinstance(value, str) and value.strip()), "")
     line = " ".join(first[: 4 * _MAX_HINT_LENGTH].split())
     return line if len(line) <= _MAX_HINT_LENGTH else f"{line[:_MAX_HINT_LENGTH]}…"
@@ -198,7 +195,7 @@ def _render_blocks(content: Sequence[event_messages.Text | event_messages.Image]
 
 
 def _render_prose(text: str) -> str:
-    """Words as paragraphs, and what stands between fences as code."""
+    """Renders text as paragraphs, and the parts between fences as code."""
     parts: list[str] = []
     for index, part in enumerate(_split_fences(text)):
         if index % 2:
@@ -209,7 +206,7 @@ def _render_prose(text: str) -> str:
 
 
 def _split_fences(text: str) -> Iterator[str]:
-    """By turns what is outside of fences and what is inside."""
+    """Yields the parts outside and inside of fences by turns."""
     lines: list[str] = []
     for line in text.split("\n"):
         if line.lstrip().startswith("```"):

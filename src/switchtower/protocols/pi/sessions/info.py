@@ -1,6 +1,5 @@
-"""A session in pi's figures: what it is, what it took, how full its context is. Pure, from the folded session alone.
-
-The models of the catalogue in pi's shape. Looked up when somebody asks; what was found is kept for the sessions' infos."""
+"""Converts a session to pi's information and statistics, from the folded session alone, and the models of the catalogue to pi's
+form. Models are looked up on request and kept for the sessions' information."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,7 +16,7 @@ DEFAULT_THINKING = "off"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = 253_402_300_799_999
-"""The end of the calendar."""
+"""The last moment of the calendar."""
 
 
 def make_session_info(
@@ -28,7 +27,8 @@ def make_session_info(
     name: str | None = None,
     child_of: str | None = None,
 ) -> event_messages.SessionInfo:
-    """`name` and `child_of` are what pi's clients call the session and its parent, where that is not the core's id."""
+    """`name` and `child_of` are the names that pi's clients use for the session and its parent, if they differ from the core's
+    ids."""
     return event_messages.SessionInfo(
         sessionId=name or session.id,
         sessionName=session.title or UNSET,
@@ -44,14 +44,14 @@ def make_session_info(
 
 
 def is_streaming(session: Session) -> bool:
-    """Whether the agent works, or a flow. A compaction or an undo is no work of it."""
+    """Returns whether the agent works, or a flow. A compaction or an undo is not the agent's work."""
     return session.run is not None and session.run.purpose in (events.Purpose.WORK, events.Purpose.FLOW)
 
 
 def make_stored_session_info(
     card: journal.Card, session_file: str, *, name: str, file_exists: bool
 ) -> event_messages.StoredSessionInfo:
-    """The journal is what stores sessions: the path stands for one, and there is a file only where one was exported."""
+    """The journal stores sessions: the path represents one, and a file exists only if the session was exported."""
     return event_messages.StoredSessionInfo(
         sessionId=name,
         sessionName=card.title or UNSET,
@@ -93,7 +93,7 @@ def make_session_stats(
 
 
 def make_context_usage(session: Session, context_window: int | None = None) -> event_messages.ContextUsage | None:
-    """None when nobody knows how large the window is. `context_window` is the catalogue's, for before the first call."""
+    """Returns None when the window's size is unknown. `context_window` is the catalogue's, for use before the first call."""
     window = session.context_window or context_window
     if not window:
         return None
@@ -113,7 +113,7 @@ def convert_usage(reported: events.UsageReported) -> event_messages.Usage:
 
 
 def count_uncached(input_tokens: int, cache_read: int, cache_write: int) -> int:
-    """Ours count all that went in; pi's clients add the four figures up."""
+    """We count all input tokens; pi's clients add the four figures up."""
     return max(0, input_tokens - cache_read - cache_write)
 
 
@@ -126,7 +126,7 @@ _APIS = {"anthropic": "anthropic-messages", "google": "google-generative-ai", "d
 _DEFAULT_API = "openai-completions"
 _DEFAULT_WINDOW = 128_000
 _MAX_OUTPUT = 16_384
-"""No catalogue of ours knows how much a model may write; clients want a figure."""
+"""Our catalogues do not know how much a model may write; clients require a figure."""
 
 
 class PiModelCatalog:
@@ -135,13 +135,13 @@ class PiModelCatalog:
         self._infos: dict[str, host_services.ModelInfo] = {}
 
     async def refresh(self) -> list[event_messages.Model]:
-        """The usable ones, as they are now."""
+        """Returns the models that are usable now."""
         offers: Sequence[host_services.ModelInfo] = await self._host_services.list_models()
         self._infos = {offer.name: offer for offer in offers}
         return [self._make_model(offer, offer.model or offer.name) for offer in offers if offer.usable]
 
     def get_model(self, provider: str, model: str | None) -> event_messages.Model:
-        """Also for one that the catalogue does not list: a session names what it was given."""
+        """Returns a model even if the catalogue does not list it: a session keeps the name that it was given."""
         offer = self._infos.get(provider)
         if offer is None:
             offer = host_services.ModelInfo(provider, provider, model, usable=True, reason="")
@@ -163,7 +163,7 @@ class PiModelCatalog:
 
 
 def make_assistant_info(model: event_messages.Model | UnsetType) -> AssistantInfo:
-    """Who speaks in a session with this model."""
+    """Returns the assistant of a session with this model."""
     return UNKNOWN_ASSISTANT if model is UNSET else AssistantInfo(provider=model.provider, model=model.id, api=model.api)
 
 

@@ -1,7 +1,7 @@
-"""pi's session files, read and written: JSON lines, a header first, then entries that form a tree. Pure: bytes in, bytes out.
+"""Reads and writes pi's session files: JSON lines, a header first, then entries that form a tree. Pure: bytes in, bytes out.
 
-The conversation is the path from the last entry back to the root. Version 1 has no tree, only an order. A file comes from
-anywhere, so a line that is none is skipped and counted, and there is a limit to everything.
+The conversation is the path from the last entry back to the root. Version 1 has no tree, only an order. A file may come from
+anywhere, so an invalid line is skipped and counted, and everything is bounded.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ _PARSE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError
 
 
 class NotASessionFile(Exception):
-    """The file is no session of pi's that could be read; the reason is for people."""
+    """The file is not a session of pi's that can be read; the reason is for people."""
 
 
 class SessionFileLimits(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class SessionFileHeader(Struct, frozen=True, kw_only=True):
     cwd: str
     created_at_ms: int
     provider: str | None = None
-    """Like the two below, told here by version 1 only."""
+    """Only version 1 has this field and the two below in its header."""
     model: str | None = None
     thinking: str | None = None
 
@@ -56,7 +56,7 @@ class ImportedSession(Struct, frozen=True, kw_only=True):
 
 
 class _EntryHead(Struct, frozen=True):
-    """What of an entry is looked at while the file is read. The rest stays bytes until it is known to count."""
+    """The part of an entry that is decoded while the file is read. The rest stays bytes until it is known to be needed."""
 
     type: str
     id: str | None = None
@@ -69,7 +69,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SessionFileReader:
-    """Takes a file piece by piece, however it is cut."""
+    """Reads a file in pieces, however it is cut."""
 
     def __init__(self, limits: SessionFileLimits = SessionFileLimits()) -> None:  # noqa: B008 (it is frozen)
         self._limits = limits
@@ -77,14 +77,14 @@ class SessionFileReader:
         self._lines: list[bytes] = []
         self._parents: list[str | None] = []
         self._places: dict[str, int] = {}
-        """Ids to lines; an id that comes twice is the later one's."""
+        """Ids to lines; of two equal ids the later one counts."""
         self._rest = bytearray()
         self._overlong = False
         self._bytes = 0
         self._skipped = 0
 
     def feed(self, data: bytes) -> None:
-        """Raises `NotASession` as soon as that is certain."""
+        """Raises `NotASessionFile` as soon as that is certain."""
         self._bytes += len(data)
         if self._bytes > self._limits.file_bytes:
             raise NotASessionFile(f"the file is larger than {self._limits.file_bytes} bytes")
@@ -142,7 +142,7 @@ class SessionFileReader:
         self._places[entry_id] = place
 
     def _trace_path(self) -> list[tuple[str, bytes]]:
-        """From the root to the last entry, with their ids."""
+        """Returns the entries from the root to the last one, with their ids."""
         ids = {place: entry_id for entry_id, place in self._places.items()}
         path: list[tuple[str, bytes]] = []
         seen: set[int] = set()
@@ -157,7 +157,7 @@ class SessionFileReader:
 
 
 def parse_header(line: bytes) -> SessionFileHeader:
-    """The first line of a file. Raises `NotASession`."""
+    """Parses the first line of a file. Raises `NotASessionFile`."""
     try:
         found = _decode_entry(line)
     except _PARSE_ERRORS:
@@ -184,9 +184,9 @@ class _ConversationBuilder:
         self._path = path
         self._skipped = skipped
         self._messages: list[tuple[int, events.MessageImported]] = []
-        """With the place on the path that each came from."""
+        """Each message with its place on the path."""
         self._compaction: tuple[events.MessageImported, object, int] | None = None
-        """A summary, the id of the first entry that it does not stand for, and how much had been said before it."""
+        """A summary, the id of the first entry that it does not replace, and the number of messages before it."""
         self._name: str | None = None
         self._provider, self._model, self._thinking = header.provider, header.model, header.thinking
 
@@ -228,11 +228,11 @@ class _ConversationBuilder:
             case "session_info":
                 self._name = _get_string(entry.get("name"))
             case _:
-                pass  # what extensions and people noted for themselves
+                pass  # notes of extensions and people, not for the model
 
     def _add_message(self, place: int, message: events.MessageImported | None) -> None:
         if message is not None:
-            codec.encode(message)  # what cannot be journalled, such as half a surrogate, is not let in
+            codec.encode(message)  # a message that cannot be journalled, such as one with half a surrogate, is refused
             self._messages.append((place, message))
 
     def _record_model(self, said: dict[str, Any]) -> None:
@@ -240,7 +240,7 @@ class _ConversationBuilder:
             self._provider, self._model = _get_string(said.get("provider")), _get_string(said.get("model"))
 
     def _compact(self, entry: dict[str, Any], at_ms: int) -> None:
-        """The last one counts: what an earlier one summarised, its summary stands for as well."""
+        """The last compaction counts: its summary also covers what an earlier one summarised."""
         summary = message_import.make_summary_message(entry.get("summary"), at_ms, entry.get("tokensBefore", 0))
         if summary is None:
             raise ValueError("a compaction has a summary")
@@ -249,12 +249,12 @@ class _ConversationBuilder:
         self._compaction = (summary, first_kept, len(self._messages))
 
     def _select_messages(self) -> Iterator[events.MessageImported]:
-        """What a model would be told, with a summary in place of what it stands for."""
+        """Yields the messages for the model, with a summary in place of those that it replaces."""
         first, count = 0, 0
         if self._compaction is not None:
             summary, first_kept, count = self._compaction
             yield summary
-            # The entry may be one that says nothing: then what follows it on the path is kept.
+            # The entry may have no message: then the messages after it on the path are kept.
             ids = [entry_id for entry_id, _ in self._path]
             first = ids.index(first_kept) if first_kept in ids else len(ids)
         for index, (place, message) in enumerate(self._messages):
@@ -262,7 +262,7 @@ class _ConversationBuilder:
                 yield message
 
     def _drop_orphan_results(self, messages: Iterable[events.MessageImported]) -> Iterator[events.MessageImported]:
-        """Without the results of calls that nobody made, or that were answered before: models reject those."""
+        """Drops the results of calls that do not exist or already have a result: models reject those."""
         open_calls: set[str] = set()
         for message in messages:
             if message.role == "tool" and message.call_id not in open_calls:
@@ -274,7 +274,7 @@ class _ConversationBuilder:
 
 
 def read_session_file(pieces: Iterable[bytes], limits: SessionFileLimits = SessionFileLimits()) -> ImportedSession:  # noqa: B008 (it is frozen)
-    """Raises `NotASession`."""
+    """Raises `NotASessionFile`."""
     reader = SessionFileReader(limits)
     for piece in pieces:
         reader.feed(piece)
@@ -306,7 +306,7 @@ def export_jsonl(
     model: event_messages.Model | None = None,
     thinking: str | None = None,
 ) -> Iterator[bytes]:
-    """The lines of a session file that pi continues."""
+    """Yields the lines of a session file that pi can continue."""
     first = {
         "type": "session",
         "version": VERSION,
@@ -340,7 +340,7 @@ def export_jsonl(
 def _make_entry(message: event_messages.Message, entry_id: str, parent: str | None) -> _SessionFileEntry:
     moment = info.format_iso_time(message.timestamp)
     if isinstance(message, event_messages.CompactionSummary):
-        # What it stands for is not in the file, so nothing before it is kept: the first that is kept comes behind it.
+        # The messages that it summarises are not in the file, so nothing before it is kept: the first kept entry follows it.
         return _SessionFileEntry(
             type="compaction",
             id=entry_id,

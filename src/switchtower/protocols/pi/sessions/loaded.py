@@ -1,9 +1,9 @@
-"""The sessions at hand: those that pi calls loaded, and those in which an agent of anybody's is working right now. Each is
-kept as the little that clients ask for all the time, and is brought up to date by every event that is committed.
+"""The sessions in memory: those that pi calls loaded, and those in which any agent is working now. Each is kept as the few values
+that clients often ask for, and is updated by every committed event.
 
 A pi client may choose a session's id. The core gives every session an id of the core's form, which all protocols accept, and
-keeps the client's choice as its alias. Here and on pi's wire a session is found by its **name**: the alias, or the core's id
-where there is no alias. A name belongs to one loaded session at a time; an unloaded session gives its name back.
+keeps the client's choice as its alias. Here and on pi's wire a session is found by its **name**: the alias, or the core's id if
+it has no alias. A name belongs to one loaded session at a time; an unloaded session gives its name back.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class LoadedSession(Struct, frozen=True):
     """One session, as of its last notable event."""
 
     id: str
-    """The core's; `name` is what pi's clients call the session by."""
+    """The core's id; `name` is the one that pi's clients use."""
     info: event_messages.SessionInfo
     seq: int
     version: int
@@ -58,7 +58,7 @@ class LoadedSession(Struct, frozen=True):
 
 
 class RunEnd(Struct, frozen=True):
-    """How a run ended, and the follow-up that began with that."""
+    """The end of a run, and the follow-up that started with it."""
 
     last: LastRun
     following: str | None
@@ -86,22 +86,22 @@ class LoadedSessions:
         self._clock = clock
         self._asked_since: dict[str, float] = {}
         self._asked_for: dict[str, float] = {}
-        """For how long people were waited for, in seconds, up to the last answer."""
+        """Seconds that sessions waited for users, up to the last answer."""
         self._by_name: dict[str, LoadedSession] = {}
-        """By the core's id."""
+        """Sessions by the core's id."""
         self._ids: dict[str, str] = {}
         """Names to the core's ids."""
         self._closing: dict[str, list[asyncio.Future[RunEnd]]] = {}
         self._idle: dict[str, list[asyncio.Future[None]]] = {}
         self._shell_ends: dict[str, list[asyncio.Future[events.ShellFinished]]] = {}
         self._reserved: list[str | None] = []
-        """The names of sessions that are being made; None is one that has no name yet."""
+        """The names of sessions that are being created; None is one that has no name yet."""
         self._stop_watching: Callable[[], None] = lambda: None
 
     async def open(self) -> None:
-        # Of all nodes: pi's sessions are the tower's, wherever they have their home.
+        # The watch covers all nodes: pi's sessions are those of the session service, whichever node owns them.
         self._stop_watching = self._service.watch(self._on_event)
-        # All of them, also where the limit was lowered since: each holds a name.
+        # All of them are loaded, even if the limit was lowered since: each holds a name.
         for card in await self._service.list_cards(max(self._max_sessions, MAX_LOADED), loaded=True, any_id=True):
             if card.session_id not in self._by_name:
                 self._store(await self._service.get_session(card.session_id))
@@ -109,13 +109,13 @@ class LoadedSessions:
     def close(self) -> None:
         self._stop_watching()
 
-    # What there is
+    # Lookups
 
     def find_by_name(self, name: str) -> LoadedSession | None:
         return self._by_name.get(self._ids.get(name, ""))
 
     def find_by_id(self, session_id: str) -> LoadedSession | None:
-        """By the core's id."""
+        """Finds a session by the core's id."""
         return self._by_name.get(session_id)
 
     def list_infos(self) -> list[event_messages.SessionInfo]:
@@ -134,7 +134,8 @@ class LoadedSessions:
 
     @contextlib.contextmanager
     def reserve(self, name: str | None = None, *, is_new: bool = True) -> Iterator[None]:
-        """Room for one more session while it is made, and its name; or a refusal. Not `is_new`: it has the name already."""
+        """Reserves a place and the name for a session while it is created, or refuses. Without `is_new` it has the name
+        already."""
         if is_new and name is not None and (name in self._reserved or name in self._ids):
             raise PiCommandError(pi_errors.format_session_exists(name))
         if self.loaded_count + len(self._reserved) >= self._max_sessions:
@@ -146,7 +147,7 @@ class LoadedSessions:
             self._reserved.remove(name)
 
     async def load_if_needed(self, name: str, actor: events.Actor) -> LoadedSession:
-        """A session that somebody names without having loaded it, such as one that another protocol began. One that was
+        """Loads a session that a client names without having loaded it, such as one that another protocol started. One that was
         unloaded stays so until it is loaded by its path."""
         session_id = self._ids.get(name, name)
         try:
@@ -162,7 +163,7 @@ class LoadedSessions:
         return await self.refresh(session_id)
 
     async def refresh(self, session_id: str) -> LoadedSession:
-        """A session that is loaded, as it stands now."""
+        """Returns a loaded session with its current state."""
         self._store(await self._service.get_session(session_id))
         return self._by_name[session_id]
 
@@ -170,21 +171,21 @@ class LoadedSessions:
         with self.reserve(name, is_new=self._ids.get(name) != session_id):
             await self._asking.submit(commands.LoadSession(session_id=session_id, actor=actor, receipts=receipts))
 
-    # What becomes of them
+    # Ends of runs and shells
 
     def wait_for_run_end(self, run_id: str) -> "asyncio.Future[RunEnd]":
-        """To be asked before the run can have ended."""
+        """The caller must call this before the run can have ended."""
         return _create_waiter(self._closing, run_id)
 
     def wait_for_shell_end(self, shell_id: str) -> "asyncio.Future[events.ShellFinished]":
         return _create_waiter(self._shell_ends, shell_id)
 
     def wait_until_idle(self, session_id: str) -> "asyncio.Future[None]":
-        """Done when no run is active in the session, as far as has been seen; it may be done already."""
+        """Returns a future that is done when no run is active in the session, as far as is known; it may be done already."""
         waiting = _create_waiter(self._idle, session_id)
         standing = self._by_name.get(session_id)
         if standing is None or standing.run_id is None:
-            # It ended between the refusal and this question, and nothing more would come to say so.
+            # The run ended between the refusal and this call, and no further event would resolve the future.
             waiting.set_result(None)
         return waiting
 
@@ -192,7 +193,7 @@ class LoadedSessions:
         match event:
             case events.RunCompleted():
                 if session.last_run is not None:
-                    # A follow-up begins in the commit that ended the run before it: then that one has not had the last word.
+                    # A follow-up starts in the commit that ended the run before it: then the first run was not the last.
                     following = session.run.id if session.run is not None else None
                     _resolve_waiters(self._closing, session.last_run.id, RunEnd(session.last_run, following))
             case events.ShellFinished():
@@ -204,17 +205,17 @@ class LoadedSessions:
             _resolve_waiters(self._idle, session.id, None)
 
     async def wait_for_version(self, session_id: str, version: int) -> None:
-        """A client was sent this version. Of a session with another home the answer may be here before its events are, and
-        a client that asks for that version next must not be refused for it."""
+        """A client was sent this version. If another node owns the session, the answer may arrive here before its events, and a
+        client that asks for that version next must not be refused."""
         standing = self._by_name.get(session_id)
         if standing is not None and standing.loaded and standing.version != version:
-            with contextlib.suppress(errors.CoreError):  # what was told is stored all the same
+            with contextlib.suppress(errors.CoreError):  # the reported version is stored in any case
                 self._store(await self._service.get_session(session_id))
 
     def _store(self, session: Session) -> None:
         known = self._by_name.get(session.id)
         if known is not None and known.seq > session.seq:
-            return  # looked up meanwhile, and further on already
+            return  # it was read meanwhile, and is further already
         if not (session.loaded or (session.loaded is None and session.run is not None)):
             self._unload(session)
             return
@@ -255,7 +256,7 @@ class LoadedSessions:
             self._asked_for[session_id] = self._asked_for.get(session_id, 0.0) + self._clock() - since
 
     def measure_user_wait(self, name: str) -> float:
-        """Seconds for which a question has been open in a session since this server started."""
+        """Returns the seconds for which a question has been open in a session since this server started."""
         session_id = self._ids.get(name, "")
         since = self._asked_since.get(session_id)
         return self._asked_for.get(session_id, 0.0) + (0.0 if since is None else self._clock() - since)
@@ -273,7 +274,7 @@ class LoadedSessions:
 
 
 def get_session_name(session: Session | journal.Card) -> str:
-    """What pi's clients call a session by."""
+    """Returns the name that pi's clients use for a session."""
     return session.alias or (session.id if isinstance(session, Session) else session.session_id)
 
 
@@ -291,7 +292,7 @@ def _resolve_waiters(waiters: "dict[str, list[asyncio.Future[T]]]", key: str, re
 
 
 def _remove_waiter(waiters: "dict[str, list[asyncio.Future[T]]]", key: str, future: "asyncio.Future[T]") -> None:
-    """Whoever stops waiting leaves nothing behind."""
+    """A cancelled waiter is removed too."""
     if (left := waiters.get(key)) is not None and future in left:
         left.remove(future)
         if not left:

@@ -1,6 +1,6 @@
-"""One message of a pi session file, as a message that was said elsewhere. Pure; whatever a file claims is looked at twice.
+"""Converts one message of a pi session file to an imported message. Pure; every claim of a file is checked.
 
-Roles that only pi's own programs know become user messages for the model, as they are there; pi's clients see the role again.
+Roles that only pi's own programs know become user messages for the model, as they do in pi; pi's clients see the role again.
 """
 
 import math
@@ -13,12 +13,12 @@ from switchtower.core.ports import engine
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = 253_402_300_799_999
-"""The end of the calendar."""
+"""The last moment of the calendar."""
 _STOP_REASONS = ("stop", "length", "toolUse", "error", "aborted")
 
 
 def convert_message(value: object, at_ms: int) -> events.MessageImported | None:
-    """None when there is nothing in it that a model could be told. Raises `ValueError` for what is no message at all."""
+    """Returns None when the message has nothing for a model. Raises `ValueError` for a value that is not a message."""
     if not isinstance(value, dict):
         raise ValueError("a message is an object")
     at_ms = parse_milliseconds(value.get("timestamp"), at_ms)
@@ -45,7 +45,7 @@ def make_user_message(content: object, at_ms: int) -> events.MessageImported | N
 
 
 def make_summary_message(text: object, at_ms: int, tokens_before: object = None) -> events.MessageImported | None:
-    """Of a compaction when it says how much it stands for, else of a branch."""
+    """Makes the summary of a compaction when `tokens_before` is given, otherwise that of a branch."""
     if not isinstance(text, str) or not text:
         return None
     told = f"{engine.SUMMARY_HEADING}\n\n{text}"
@@ -56,7 +56,7 @@ def make_summary_message(text: object, at_ms: int, tokens_before: object = None)
 
 
 def parse_milliseconds(value: object, otherwise: int) -> int:
-    """A moment as pi writes them: milliseconds in messages, ISO 8601 in entries."""
+    """Parses a moment as pi writes it: milliseconds in messages, ISO 8601 in entries."""
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value <= _LATEST_MS:
         return int(value)
     if isinstance(value, str) and len(value) <= 40:
@@ -72,7 +72,7 @@ def parse_milliseconds(value: object, otherwise: int) -> int:
 def _convert_assistant(value: dict[str, Any], at_ms: int) -> events.MessageImported | None:
     content = value.get("content")
     thinking = "".join(_iterate_strings(content, "thinking", "thinking"))
-    # A message that was broken off is no promise: nobody has run its calls.
+    # The calls of a message that was broken off were never run.
     calls = () if value.get("stopReason") in ("error", "aborted") else tuple(_iterate_calls(content))
     text = _join_text(content, between="")
     origin, usage = _read_origin(value), _convert_usage(value)
@@ -84,7 +84,7 @@ def _convert_assistant(value: dict[str, Any], at_ms: int) -> events.MessageImpor
 
 
 def _read_origin(value: dict[str, Any]) -> dict[str, Any]:
-    """Who said it and how it ended, as far as the file has it in pi's terms."""
+    """Returns the message's model and its stop reason in pi's terms, as far as the file has them."""
     origin = {name: value[name] for name in ("api", "provider", "model", "errorMessage") if _is_text(value.get(name))}
     if value.get("stopReason") in _STOP_REASONS:
         origin["stopReason"] = value["stopReason"]

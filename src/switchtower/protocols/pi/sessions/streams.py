@@ -1,4 +1,4 @@
-"""Where each session's followers are in its story. Clients that have seen the same share one state, and so the frames."""
+"""The stream states of each session's followers. Clients that have seen the same share one state, and so the frames."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,10 +20,10 @@ class SessionStreams:
         self.service = service
         self._sessions = sessions
         self._latest: dict[str, tuple[int, PiStreamState]] = {}
-        """The state after the last batch that anybody was sent, by session."""
+        """Per session: the state after the last batch that a client was sent."""
 
     def encode_batch(self, state: PiStreamState, batch: session_service.Batch, name: str) -> tuple[Packet | None, PiStreamState]:
-        """What a batch is for a client in this state. Made once for all who are in the very same one."""
+        """Encodes a batch for a client in this state, once for all clients with the very same state."""
         made = batch.encodings.get("pi")
         if made is not None and made[0] is state:
             return made[1], made[2]
@@ -40,17 +40,19 @@ class SessionStreams:
     async def subscribe(
         self, session_id: str, name: str, outlet: session_service.Subscriber
     ) -> tuple[session_service.Subscription, PiStreamState]:
-        """A subscription from the session's head on, not started yet, and the state of a client that has seen all before."""
+        """Returns a subscription from the session's head on, not started yet, and the state of a client that has seen all
+        before."""
         joined: asyncio.Future[tuple[session_service.Subscription, int | None]] = asyncio.get_running_loop().create_future()
 
         def attached(attachment: session_service.Attachment | errors.CoreError) -> None:
             if joined.done():
                 if not isinstance(attachment, errors.CoreError):
-                    attachment.subscription.close()  # nobody waits for it any more
+                    attachment.subscription.close()  # the caller was cancelled
             elif isinstance(attachment, errors.CoreError):
                 joined.set_exception(attachment)
             else:
-                # Now, in the session's own order: a moment later it may hold what is not committed yet.
+                # This is read now, in the session's own order: a moment later the session may hold events that are not committed
+                # yet.
                 run = attachment.session.run
                 joined.set_result((attachment.subscription, run.started_at_seq if run else None))
 
@@ -62,7 +64,7 @@ class SessionStreams:
         latest = self._latest.get(session_id)
         if latest is not None and latest[0] == head:
             return subscription, latest[1]
-        # Nobody has followed it here: the run so far is told again, to nobody.
+        # No client has followed it here: the run so far is encoded to get its state, and the frames are dropped.
         state, cast = PiStreamState.empty(), self._get_assistant_info(session_id)
         try:
             async for entries in self.read_pages(session_id, run_began_at - 1, head):
@@ -73,7 +75,7 @@ class SessionStreams:
         return subscription, state
 
     async def read_pages(self, session_id: str, after: int, head: int) -> AsyncIterator[list[journal.Entry]]:
-        """What the journal still has between these two."""
+        """Reads the entries that the journal still has between these two."""
         while after < head and (entries := await self.service.read_entries(session_id, after, PAGE)):
             if kept := [entry for entry in entries if entry.seq <= head]:
                 yield kept
@@ -82,7 +84,7 @@ class SessionStreams:
     def encode_entries(
         self, state: PiStreamState, session_id: str, name: str, entries: list[journal.Entry]
     ) -> tuple[list[bytes], PiStreamState]:
-        """Frames for one client alone."""
+        """Encodes frames for one client alone."""
         return encoder.encode_batch(state, name, entries, self._get_assistant_info(session_id))
 
     def find_session(self, name: str) -> LoadedSession | None:

@@ -1,7 +1,8 @@
-"""The conversation of a session as it stands, in pi's messages; and what a fork takes along of it. Pure.
+"""The current conversation of a session in pi's messages, and the part of it that a fork keeps. Pure.
 
-It grows entry by entry, so that whoever reads a long journal can do so page by page. What the model has forgotten is not in
-it: a cleared conversation begins anew, a compacted one begins with its summary."""
+It grows entry by entry, so that a long journal can be read page by page. Messages that the model no longer gets are not in it: a
+cleared conversation starts empty, a compacted one starts with its summary.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -24,28 +25,28 @@ class UnknownEntry(Exception):
 
 
 class TranscriptMessage(Struct, frozen=True):
-    """One message, with what of it is not for the model."""
+    """One message, with the parts of it that are not for the model."""
 
     seq: int
     at_ms: int
     said: engine.Message
-    """What the model is told."""
+    """The message that the model gets."""
     shown: str
-    """What people are shown: the words that were typed, before files and templates were brought in."""
+    """The text that users see: as it was typed, before files and templates were inserted."""
     cast: AssistantInfo = UNKNOWN_ASSISTANT
     usage: event_messages.Usage = event_messages.Usage()
     reported: events.UsageReported | None = None
-    """The same as the core counts it."""
+    """The same usage as the core counts it."""
     cut_short: bool = False
     stopped: event_messages.StopReason | None = None
-    """Why it ended, where its calls do not show it."""
+    """The reason why the message ended, if its calls do not show it."""
     error: str | None = None
     in_pi: event_messages.BashExecution | event_messages.CompactionSummary | None = None
-    """What it is in pi, where pi has a special role for it. The model gets a user message."""
+    """The message in pi's form, if pi has a special role for it. The model gets a user message."""
     is_shown_only: bool = False
     """The model does not get it."""
     at_limit: bool = False
-    """The provider stopped it at a limit of its length."""
+    """The provider stopped the message at its length limit."""
 
     def build_message(self) -> event_messages.Message:
         said = self.said
@@ -105,12 +106,12 @@ _SPOKEN = ("api", "provider", "model", "usage", "stopReason", "errorMessage")
 
 class PiTranscript:
     def __init__(self, assistant: AssistantInfo = UNKNOWN_ASSISTANT) -> None:
-        """`cast` is who speaks as far as the entries do not say."""
+        """`assistant` is the one that speaks as far as the entries do not name it."""
         self.lines: list[TranscriptMessage] = []
         self.points: list[event_messages.ForkPoint] = []
-        """Everything that a user has said, also what a summary stands for by now."""
+        """All messages of the user, including those that a summary now replaces."""
         self.compaction: event_messages.CompactionResult | None = None
-        """The last one."""
+        """The last compaction."""
         self._assistant = assistant
         self._unpriced = False
         """The last message waits for its usage."""
@@ -118,14 +119,15 @@ class PiTranscript:
         self._shells: dict[str, events.ShellStarted] = {}
         self._asides: list[TranscriptMessage] = []
         self._run_seq: int | None = None
-        """Where the active run began, when it is the agent's work."""
+        """The seq at which the active run started, when it is the agent's work."""
         self._failure: events.ErrorRaised | None = None
         self._thinking: list[bytes] = []
-        """The pieces of it in the message that is being streamed, as they are stored."""
+        """The stored pieces of thinking in the message that is being streamed."""
 
     def add(self, entry: journal.Entry) -> None:
         if entry.kind in FIELDS:
-            # Of the pieces only the first matters: when the message began. Thinking is nowhere else if it is broken off.
+            # Only the first piece matters: it is the time at which the message started. The thinking of a message that is broken
+            # off is nowhere else.
             self._began_at_ms = self._began_at_ms or entry.ts_ms
             if entry.kind == events.ThinkingDelta.kind:
                 self._thinking.append(entry.data)
@@ -136,7 +138,7 @@ class PiTranscript:
         return [line.build_message() for line in [*self.lines, *self._asides]]
 
     def list_imported(self) -> tuple[events.MessageImported, ...]:
-        """The same conversation, for another session to begin with."""
+        """Returns the same conversation as imported messages, for the start of another session."""
         return tuple(line.build_import() for line in [*self.lines, *self._asides])
 
     @property
@@ -183,7 +185,7 @@ class PiTranscript:
             case events.ErrorRaised():
                 self._failure = event
             case events.RetryScheduled():
-                self._began_at_ms, self._thinking = None, []  # what had begun does not count
+                self._began_at_ms, self._thinking = None, []  # the streamed part does not count
             case events.RunCompleted():
                 self._began_at_ms, self._thinking = None, []
                 self._complete_run(seq, ts_ms, event)
@@ -198,7 +200,7 @@ class PiTranscript:
                 self._add_imported(seq, event)
             case events.ConversationCleared():
                 self.lines, self.points, self.compaction, self._asides = [], [], None, []
-                self._unpriced = False  # the line that a price would go to is gone
+                self._unpriced = False  # the line that the price belongs to has been removed
             case events.ContextCompacted():
                 self._compact(seq, ts_ms, event)
             case _:
@@ -263,7 +265,7 @@ class PiTranscript:
 
     def _add_usage(self, event: events.UsageReported) -> None:
         if not self._unpriced:
-            return  # of a call that said nothing to anybody, such as a summary
+            return  # it belongs to a call without a visible message, such as a summary
         self._unpriced = False
         cast = _update_assistant_info(self._assistant, event.provider, event.model)
         self.lines[-1] = msgspec.structs.replace(self.lines[-1], cast=cast, usage=info.convert_usage(event), reported=event)
@@ -280,16 +282,16 @@ class PiTranscript:
 
 
 class TranscriptFork:
-    """A conversation up to one of its user messages, which the fork can then say in other words."""
+    """A conversation up to one of its user messages, which the user can then rewrite in the fork."""
 
     def __init__(self, message_id: str, assistant: AssistantInfo = UNKNOWN_ASSISTANT) -> None:
         self._transcript = PiTranscript(assistant)
         self._seq = _parse_entry_id(message_id)
         self.text: str | None = None
-        """Of that message, once it was reached."""
+        """The text of that message, once it was reached."""
 
     def add(self, entry: journal.Entry) -> bool:
-        """Whether the message was reached, and nothing more is needed. Raises `UnknownEntry` when it is none."""
+        """Returns whether the message was reached and nothing more is needed. Raises `UnknownEntry` when it is not a message."""
         if entry.seq < self._seq:
             self._transcript.add(entry)
             return False
@@ -324,7 +326,7 @@ def find_last_assistant_text(entries: Iterable[journal.Entry]) -> str | None:
 
 
 def split_at_message(entries: Iterable[journal.Entry], message_id: str) -> tuple[tuple[events.MessageImported, ...], str]:
-    """Everything before a user message, and its text. Raises `UnknownEntry`."""
+    """Returns everything before a user message, and its text. Raises `UnknownEntry`."""
     fork = TranscriptFork(message_id)
     for entry in entries:
         if fork.add(entry) and fork.text is not None:
@@ -333,7 +335,7 @@ def split_at_message(entries: Iterable[journal.Entry], message_id: str) -> tuple
 
 
 def extract_assistant_text(entry: journal.Entry) -> str:
-    """What the assistant says in this entry, trimmed; empty when it is none of its messages."""
+    """Returns the assistant's text in this entry, trimmed; empty when the entry is not one of its messages."""
     if entry.kind not in (events.MessageCompleted.kind, events.MessageImported.kind):
         return ""
     match codec.decode(entry.kind, entry.data):
@@ -367,7 +369,7 @@ _STOPPED: dict[events.Outcome, event_messages.StopReason] = {
 
 
 def get_stop_reason(outcome: events.Outcome, failure: events.ErrorRaised | None) -> event_messages.StopReason:
-    """Why the last message of a run ended. A run that its daemon broke off has not failed by itself."""
+    """Returns the reason why the last message of a run ended. A run that its daemon broke off has not failed by itself."""
     if outcome is events.Outcome.FAILED and failure is not None and failure.code == events.RUN_INTERRUPTED:
         return "aborted"
     return _STOPPED[outcome]
@@ -388,7 +390,7 @@ def _make_shell_message(seq: int, ts_ms: int, started: events.ShellStarted, fini
 
 
 def _read_origin(value: object, type_: Any) -> Any:
-    """None for what is not of this type: another program wrote it, or another release of ours."""
+    """Returns None for a value that is not of this type: another program wrote it, or another release."""
     try:
         return msgspec.convert(value, type_)
     except msgspec.ValidationError:
@@ -407,7 +409,8 @@ def _make_assistant_content(
 
 
 def _update_assistant_info(assistant: AssistantInfo, provider: str | None, model: str | None) -> AssistantInfo:
-    """Whoever speaks from now on. A provider that is named without a model uses its usual one: ours if it is the same."""
+    """Returns the assistant that speaks from now on. A provider named without a model uses its default: the current model if the
+    provider is the same."""
     if provider is None or provider == assistant.provider:
         return AssistantInfo(assistant.provider, model or assistant.model, assistant.api)
     return AssistantInfo(provider, model or provider, assistant.api)

@@ -1,1 +1,1 @@
-"""A host's side of relay: what is asked of the runs that live here."""
+"""A host's side of relay: requests about the runs on this host."""

@@ -1,4 +1,4 @@
-"""Relay's commands on runs that live here: input, keys, size, stop, decisions. Whoever asks has found the run already."""
+"""Executes relay's commands on runs of this host: input, keys, size, stop, decisions. The caller has found the run already."""
 
 import hashlib
 from typing import assert_never
@@ -52,7 +52,7 @@ class RunCommands:
             return
         text = request.text.strip("\r\n")
         if card.pending_approval_id is not None and text.lower() in _YES | _NO:
-            # Clients that know no approvals type what they were told to: `approve_text` or `deny_text`.
+            # Clients without support for approvals type the text that they were sent: `approve_text` or `deny_text`.
             verdict = events.Verdict.APPROVE if text.lower() in _YES else events.Verdict.DENY_CONTINUE
             await self._submit(
                 commands.DecideApproval(
@@ -81,7 +81,7 @@ class RunCommands:
         await self._submit(commands.ResizeTerminal(session_id=card.session_id, actor=actor, cols=request.cols, rows=request.rows))
 
     async def stop(self, card: journal.Card, signal: messages.Signal | None, actor: events.Actor) -> messages.Signal:
-        """The signal that was meant. `int` interrupts: Ctrl-C at a terminal, the end of the run for an agent."""
+        """Returns the effective signal. `int` interrupts: Ctrl-C at a terminal, the end of the run for an agent."""
         if signal == "int" and card.tool:
             await self._submit(commands.TypeKeys(session_id=card.session_id, actor=actor, text=_CTRL_C))
             return signal

@@ -1,6 +1,7 @@
-"""Waiting for a decision: a gated call is asked about in its run, and goes on with the first answer.
+"""Waits for decisions: a gated call requests an approval in its run, and continues with the first answer.
 
-Who waits follows the one session, from before the question is asked: wherever its home is, and wherever it moves.
+The gate subscribes to the session before the approval is requested: so it sees the answer whichever node owns the session, and
+wherever the session moves.
 """
 
 import asyncio
@@ -21,11 +22,11 @@ _ENDS = (events.ApprovalDecided.kind, events.ApprovalExpired.kind, events.Approv
 class _GateResult(Enum):
     APPROVED = auto()
     GAP = auto()
-    """Some of what came after the question was removed before it was read."""
+    """Some events after the request were removed before they were read."""
 
 
 class _DecisionSubscriber:
-    """Implements `tower.Outlet`: waits for the end of one question."""
+    """Implements `session_service.Subscriber`: waits for the end of one approval."""
 
     is_ready = True
 
@@ -52,7 +53,7 @@ class Gate:
         self._tower = tower_
         self._timeout_ms = timeout_ms
         self._pending: dict[tuple[str, str], _DecisionSubscriber] = {}
-        """By session and approval: two sessions may be asked under one id."""
+        """Per session and approval: two sessions may have approvals with the same id."""
 
     def close(self) -> None:
         for follower in self._pending.values():
@@ -61,7 +62,7 @@ class Gate:
     async def wait_for_approval(
         self, session_id: str, run_id: str, request_id: str, *, tool: str, title: str, args: dict[str, Any], subject: str
     ) -> None:
-        """Returns when it was approved; otherwise raises `Refused`."""
+        """Returns when the call was approved; otherwise raises `RelayError`."""
         try:
             approval_id = wire_values.parse_request_id(request_id)
         except wire_values.InvalidRelayId as problem:
@@ -94,7 +95,7 @@ class Gate:
             while told is _GateResult.GAP:
                 told = await self._resubscribe(session_id, asked)
         except asyncio.CancelledError:
-            # Whoever asked has gone, and nothing would come of a decision.
+            # The client has disconnected, and nothing would follow from a decision.
             gone = commands.WithdrawApproval(session_id=session_id, approval_id=approval_id, reason="whoever asked has gone")
             self._tower.submit(gone, lambda _: None)
             raise
@@ -104,7 +105,8 @@ class Gate:
             raise errors.RelayError(told)
 
     async def _resubscribe(self, session_id: str, key: tuple[str, str]) -> _GateResult | str:
-        """Follows anew from where the session stands. A decision is never removed: it is looked for if it has been made."""
+        """Subscribes again from the session's current head. A decision is never removed from the journal: if it was made, it is
+        found."""
         follower = self._pending[key] = _DecisionSubscriber(key[1])
         attachment = await connection.attach(self._tower, session_id, session_service.HEAD_CURSOR, follower)
         try:
@@ -127,7 +129,7 @@ class Gate:
 
 
 def _read_result(entry: journal.Entry, approval_id: str) -> _GateResult | str | None:
-    """What became of the question, if this is its end."""
+    """Returns the result of the approval, if this entry ends it."""
     if entry.kind not in _ENDS:
         return None
     match codec.decode(entry.kind, entry.data):

@@ -1,5 +1,5 @@
-"""Relay's RPCs on this host: each is journalled as a call and its result, gated where the document says so, and answered in
-full only to who asked. What the journal keeps of a result is its beginning."""
+"""Relay's RPCs on this host: each is journalled as a call and its result, gated as the document specifies, and answered in full
+only to the client that called. The journal keeps only the start of a result."""
 
 import asyncio
 import hashlib
@@ -22,7 +22,7 @@ from switchtower.tools import remote_ops
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
 MAX_STORED_TEXT = 2_000
-"""How much of each text in a result the journal keeps."""
+"""Characters of each text in a result that the journal keeps."""
 MAX_STORED_ITEMS = 20
 MAX_LISTED_RUNS = 1_000
 MAX_CONCURRENT_CALLS = 256
@@ -47,14 +47,15 @@ class HostRpcHandler:
         self._gate.close()
 
     def is_local(self, card: journal.Card) -> bool:
-        """What has no home is anybody's, so ours: it comes to live here when something is done with it."""
+        """A session without an owner may be taken by any node, so also by ours: this node becomes its owner when it acts on
+        it."""
         node_id = self._settings.node_id
         return card.host is None and (node_id is None or card.home in (None, node_id))
 
     async def call_on_run(
         self, type_: str, card: journal.Card, request: messages.RunRpc, actor: events.Actor, *, tool: str | None = None
     ) -> RpcResult:
-        """`tool` is what the journal calls it, when that is not the type."""
+        """`tool` is the journal's name of the call, when it differs from the type."""
         tool = tool or type_
         cwd = card.workspace.root
         match request:
@@ -77,7 +78,7 @@ class HostRpcHandler:
                     card, tool, request, actor, lambda: remote_ops.read_git_diff(cwd, request.path)
                 )
             case messages.FsWrite():
-                # What cannot be done is refused before a person is asked. It is checked again when it is done.
+                # An impossible write is refused before a user is asked. It is checked again when it is carried out.
                 await self._run_plain(remote_ops.check_write(cwd, request.path, request.content))
 
                 async def write() -> RpcResult:
@@ -121,9 +122,9 @@ class HostRpcHandler:
                 assert_never(request)
 
     async def start_run(self, request: messages.RunStart, actor: events.Actor) -> str:
-        """The id of the new session."""
+        """Returns the id of the new session."""
         session_id = self._tower.mint("sess")
-        token = self._tower.mint_secret("att")  # nobody knows it: over other doors only the owner attaches
+        token = self._tower.mint_secret("att")  # it is not given out: over other protocols only the owner attaches
         try:
             command_line = request.cmd if request.cmd.strip() else shlex.quote(request.tool) if request.tool.strip() else ""
             if not command_line:
@@ -153,7 +154,7 @@ class HostRpcHandler:
         actor: events.Actor,
         work: Callable[[], Awaitable[RpcResult]],
     ) -> RpcResult:
-        """Does the work between a journalled call and its journalled result."""
+        """Runs the work between a journalled call and its journalled result."""
         if self._tasks >= MAX_CONCURRENT_CALLS:
             raise errors.RelayError(errors.TOO_MANY_CALLS)
         self._tasks += 1
@@ -202,7 +203,7 @@ class HostRpcHandler:
                 result=None if result is None else truncate_result(result),
                 error=None if result is not None else problem,
             )
-            # Told also when whoever asked has gone, or we are being stopped.
+            # This is recorded even when the client has disconnected, or the daemon is stopping.
             self._tower.submit(finished, lambda _: None)
         return result
 
@@ -275,7 +276,7 @@ class HostRpcHandler:
 
 
 def _truncate_args(request: messages.RunRpc) -> dict[str, Any]:
-    """The arguments as the journal keeps them: a file's content only by its beginning."""
+    """Returns the arguments as the journal keeps them: of a file's content only the start."""
     args: dict[str, Any] = truncate_result(request)
     args.pop("request_id", None)
     args.pop("actor", None)
@@ -283,7 +284,7 @@ def _truncate_args(request: messages.RunRpc) -> dict[str, Any]:
 
 
 def truncate_result(value: Any) -> Any:
-    """A result with every text and every list cut to what the journal keeps."""
+    """Returns a result with every text and every list cut to the length that the journal keeps."""
     match value:
         case str():
             return value if len(value) <= MAX_STORED_TEXT else f"{value[:MAX_STORED_TEXT]}… ({len(value)} characters)"

@@ -1,9 +1,8 @@
-"""One run as one app follows it: a place in the journal, and which of its events are wanted.
+"""One app: a browser, a phone, a script. It is sent the events of all runs until it first subscribes to some.
 
-One app: a browser, a phone, a script. It is sent the events of all runs until it first says which it wants.
-
-Each run that it follows is a cursor in the journal. One that does not read falls behind on its own and pages on when it reads
-again; nothing is dropped and nothing queues up here but its answers."""
+Each run that it follows is a subscription: a cursor in the journal, with or without output. An app that does not read falls
+behind on its own and reads pages when it resumes; nothing is dropped and nothing but its answers is queued here.
+"""
 
 import asyncio
 import logging
@@ -27,7 +26,7 @@ _OUTPUT_KINDS = frozenset({*encoder.OUTPUTS, events.ScreenCaptured.kind})
 
 
 class RunSubscription:
-    """Implements `tower.Outlet`."""
+    """Implements `session_service.Subscriber`."""
 
     def __init__(
         self,
@@ -37,7 +36,7 @@ class RunSubscription:
         *,
         include_output: bool,
     ) -> None:
-        """`gap` is called when what comes next is no longer kept."""
+        """`report_gap` is called when the next events are no longer stored."""
         self._about = about
         self._outbox = outbox
         self._report_gap = report_gap
@@ -60,7 +59,7 @@ class RunSubscription:
             self._subscription.close()
             self._subscription = None
 
-    # The outlet's side
+    # The subscriber's side
 
     @property
     def is_ready(self) -> bool:
@@ -76,7 +75,7 @@ class RunSubscription:
         self._report_gap(self._about)
 
     def _encode_batch(self, batch: session_service.Batch) -> Packet | None:
-        """Encoded once for all apps that want the same of it."""
+        """Encodes a batch once for all apps with the same filter."""
         key = "relay" if self._include_output else "relay, without output"
         if key not in batch.encodings:
             entries = batch.entries
@@ -91,7 +90,7 @@ class RunSubscription:
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_COMMANDS = 1_000
-"""Commands that one client may have sent and not have seen done."""
+"""The maximum number of a client's commands that are not executed yet."""
 MAX_CONCURRENT_CALLS = 64
 _MAX_ERROR_LENGTH = 2_000
 _RETRY_SECONDS = 0.5
@@ -130,7 +129,7 @@ class AppConnection:
         self._worker: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[None]] = set()
         self._lookups: dict[str, asyncio.Task[None]] = {}
-        """Runs that have spoken up, of which it is being found out where they live."""
+        """Runs with new events whose host is being looked up."""
         self._unwatch: Callable[[], None] = lambda: None
 
     # The receiver's side
@@ -157,7 +156,7 @@ class AppConnection:
                 tap.wake()
 
     def on_disconnected(self) -> None:
-        """Calls go on to their end: somebody else may decide what this one asked for, and the journal tells of it."""
+        """Calls continue to their end: another client may decide what this one requested, and the journal records it."""
         self._hub.apps.discard(self)
         self._unwatch()
         for tap in self._subscriptions.values():
@@ -173,10 +172,10 @@ class AppConnection:
         if self._stream is not None:
             self._stream.close(code, reason)
 
-    # What runs tell
+    # Events of runs
 
     def _on_batch(self, session: Session, batch: session_service.Batch) -> None:
-        """Who wants everything follows a run from the moment it speaks up until it has ended and all of it was told."""
+        """An app that follows everything follows a run from its next event until it has ended and all of it was sent."""
         if not self._follows_all or self._outbox is None:
             return
         tap = self._subscriptions.get(batch.session_id)
@@ -195,7 +194,7 @@ class AppConnection:
         tap.follow(self._tower.subscribe(about.session_id, after_seq, tap))
 
     async def _find_and_follow(self, about: encoder.EnvelopeHeader, after_seq: int) -> None:
-        """Several nodes: the run's messages say on which of them it lives. What it says meanwhile waits in the journal."""
+        """In a cluster the run's messages name its host, which is looked up first. Its events wait in the journal meanwhile."""
         try:
             host_id = await self._find_host(about.session_id)
             if self._follows_all and self._outbox is not None and about.session_id not in self._subscriptions:
@@ -216,12 +215,12 @@ class AppConnection:
         return RunSubscription(about, self._outbox, self._on_gap, include_output=include_output)
 
     def _unsubscribe(self, session_id: str) -> None:
-        """It is not followed any more. Who wants everything follows it again when it goes on."""
+        """Ends the subscription. An app that follows everything subscribes again at the run's next event."""
         if (tap := self._subscriptions.pop(session_id, None)) is not None:
             tap.close()
 
     def _on_gap(self, about: encoder.EnvelopeHeader) -> None:
-        """What it misses is no longer kept: it is told so, and where the run's terminal stands."""
+        """The next events are no longer stored: the app is sent a gap, and the current screen of the run's terminal."""
         self._send_message("run.gap", {}, about.run_id)
         self._subscriptions.pop(about.session_id, None)
         asked = messages.Subscribe()
@@ -229,7 +228,7 @@ class AppConnection:
             envelope = messages.Envelope(type="run.subscribe", run_id=about.run_id)
             self._incoming.put_nowait((envelope, asked))
 
-    # What the client asks
+    # Requests of the client
 
     def _handle_frame(self, frame: bytes) -> None:
         try:
@@ -253,7 +252,7 @@ class AppConnection:
             self._send_message("error", {"error": f"unknown type `{envelope.type}`"}, envelope.run_id)
 
     def _refuse_unreadable(self, frame: bytes, problem: str) -> None:
-        """As much of an answer as the frame allows: a client waits for the id it has sent."""
+        """Answers as far as the frame allows: a client waits for the id that it has sent."""
         try:
             loose = msgspec.json.decode(frame)
         except _DECODE_ERRORS:
@@ -276,7 +275,7 @@ class AppConnection:
             self._send_message("error", {"error": problem})
 
     async def _process_commands(self) -> None:
-        """One at a time and in order: what is typed first arrives first."""
+        """Executes commands one at a time and in order: input arrives in the order in which it was typed."""
         while True:
             envelope, asked = await self._incoming.get()
             try:
@@ -295,7 +294,7 @@ class AppConnection:
         self._send_message("run.error", data, envelope.run_id, host_id=host_id)
 
     async def _find_run_host(self, run_id: str | None) -> str | None:
-        """None for a run that is not known."""
+        """Returns None for an unknown run."""
         try:
             return None if run_id is None else self._hub.get_host_id(await self._hub.get_card(run_id))
         except (errors.RelayError, core_errors.CoreError):
@@ -322,7 +321,7 @@ class AppConnection:
     # Subscriptions
 
     def _stop_following_all(self) -> None:
-        """From its first word about it on, a client is sent only what it asked for."""
+        """After its first subscription, an app is sent only the runs that it subscribed to."""
         if self._follows_all:
             self._follows_all = False
             for session_id in list(self._subscriptions):
@@ -340,7 +339,7 @@ class AppConnection:
         about = encoder.EnvelopeHeader.from_card(card, self._hub.get_host_id(card))
         after = session_service.HEAD_CURSOR if request.after_id is None else request.after_id
         if request.after_id is None and request.include_output and (screen := await self._hub.read_screen(run_id)) is not None:
-            # Who comes late sees the terminal as it is, then what it puts out from there on.
+            # A new subscriber gets the current screen of the terminal, then the output after it.
             after = screen["id"]
             self._send_message("run.screen", screen, run_id)
         if self._outbox is None:
@@ -382,7 +381,7 @@ class AppConnection:
         self._respond(host_id or await self._find_run_host(run_id) or envelope.host_id, run_id, response)
 
     def _check_role(self, type_: str, request: Any) -> None:
-        """Raises `Refused`."""
+        """Raises `RelayError`."""
         try:
             self._access.check_action(inbound.get_action(type_, request))
         except core_errors.RoleForbidden as refusal:
@@ -395,7 +394,7 @@ class AppConnection:
         if isinstance(request, messages.OtherRpc):
             work = self._hub.forward_rpc(type_, envelope.run_id, request, actor, RequestSender(envelope.data))
         elif type_ in messages.HOST_RPCS:
-            # The page puts a run's id even on calls to a host: the host that is named counts.
+            # The web page puts a run's id even on calls to a host: the named host counts.
             host_id = request.host_id or envelope.host_id
             if host_id is None:
                 raise errors.UnknownHost
@@ -407,15 +406,15 @@ class AppConnection:
         return await work
 
     def _make_actor(self, request: Any) -> events.Actor:
-        """The user of this app. `actor` in a message is what the app calls itself; the name is the user's own."""
+        """Returns the user of this app. `actor` in a message is the app's own label; the name is the user's."""
         claimed = getattr(request, "actor", None)
         return msgspec.structs.replace(self._actor, via=claimed) if claimed in messages.ACTORS else self._actor
 
     def _on_host_refusal(self, host_id: str, run_id: str, problem: dict[str, Any]) -> None:
-        """Another host did not do what this app had asked."""
+        """Another host refused this app's command."""
         self._send_message("run.error", problem, run_id, host_id=host_id)
 
-    # What it is told
+    # Sending to the client
 
     def _respond(self, host_id: str | None, run_id: str | None, response: messages.Response) -> None:
         self._send_message("rpc.response", response, run_id, host_id=host_id)
@@ -431,5 +430,5 @@ def _is_id(value: object) -> bool:
 
 
 def _get_correlation_ids(request: Any) -> dict[str, str]:
-    """The ids by which a client knows what it sent."""
+    """Returns the ids by which a client matches the answer to its request."""
     return {name: value for name in ("input_id", "request_id") if isinstance(value := getattr(request, name, None), str)}

@@ -1,5 +1,5 @@
-"""The hosts that are connected right now: how to reach one, and what it was asked and has not answered. Hosts of other nodes are
-reached as well, where there are any."""
+"""The hosts that are connected now: the channel to each, and the calls that it has not answered. In a cluster, hosts of other
+nodes are reached as well."""
 
 import asyncio
 import logging
@@ -12,23 +12,23 @@ from switchtower.transports.stream import Outbox, Packet, Stream
 log = logging.getLogger(__name__)
 
 MAX_PENDING_CALLS = 1_000
-"""Questions to one host that it has not answered."""
+"""Calls to one host that it has not answered."""
 REPLACED = 4000
-"""Close code for a socket whose host has come with a new one."""
+"""The close code for a connection that its host has replaced by a new one."""
 REMOVED = 4001
-"""Close code for a host that is no longer welcome."""
+"""The close code for a host that is no longer approved."""
 
 OnSent = Callable[[errors.RelayError | None], None]
-"""Told why a message will not arrive, or that it is on its way."""
+"""Gets the reason why a message will not arrive, or None when it is on its way."""
 
 
 class HostChannel(Protocol):
-    """How to speak to one host."""
+    """The channel to one host."""
 
     def post(self, frame: bytes, done: OnSent) -> None: ...
 
     async def call(self, frame: bytes, request_id: str, timeout_s: float | None) -> messages.Response:
-        """Sends an RPC and waits for its answer. Raises `Refused`."""
+        """Sends an RPC and waits for its answer. Raises `RelayError`."""
         ...
 
 
@@ -40,18 +40,18 @@ class RemoteHostsPort(Protocol):
     def find_channel(self, host_id: str) -> HostChannel | None: ...
 
     def on_host_connected(self, host_id: str) -> None:
-        """It is connected here now."""
+        """The host is connected to this node now."""
         ...
 
     def on_host_disconnected(self, host_id: str) -> None:
-        """It is not connected here any more."""
+        """The host is no longer connected to this node."""
         ...
 
     def disconnect(self, host_id: str, reason: str) -> None: ...
 
 
 class ConnectedHost:
-    """One host's socket, as the hub speaks into it."""
+    """One host's connection, as the hub sends to it."""
 
     def __init__(self, host_id: str, stream: Stream) -> None:
         self.host_id = host_id
@@ -88,7 +88,7 @@ class ConnectedHost:
             answer.set_result(response)
 
     def fail_pending_calls(self) -> None:
-        """Whoever waits for an answer is told at once that none will come."""
+        """Pending calls fail at once: no answer will come."""
         for answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(errors.HostOffline(errors.HOST_GONE))
@@ -96,7 +96,7 @@ class ConnectedHost:
 
 class ConnectedHosts:
     def __init__(self, remote_hosts: RemoteHostsPort | None = None) -> None:
-        """`far` is None when there are no other nodes."""
+        """`remote_hosts` is None when there are no other nodes."""
         self._hosts: dict[str, ConnectedHost] = {}
         self._remote_hosts = remote_hosts
 
@@ -104,7 +104,7 @@ class ConnectedHosts:
         return host_id in self._hosts or (self._remote_hosts is not None and host_id in self._remote_hosts)
 
     def add(self, line: ConnectedHost) -> None:
-        """A new socket of the same host takes the place of the old one, which is told so."""
+        """A new connection of the same host replaces the old one, which is closed with `REPLACED`."""
         old = self._hosts.get(line.host_id)
         self._hosts[line.host_id] = line
         if old is not None:
@@ -114,7 +114,7 @@ class ConnectedHosts:
             self._remote_hosts.on_host_connected(line.host_id)
 
     def disconnect_replaced(self, host_id: str) -> None:
-        """It has come to another node since."""
+        """The host has connected to another node since."""
         if (old := self._hosts.pop(host_id, None)) is not None:
             log.info("host %s has come to another node", host_id)
             _close_replaced(old)
@@ -122,7 +122,7 @@ class ConnectedHosts:
                 self._remote_hosts.on_host_disconnected(host_id)
 
     def drop(self, line: ConnectedHost) -> bool:
-        """Whether it was this host's line. The end of an old socket does not touch the new one's."""
+        """Returns whether this was the host's current connection. The end of an old one does not affect the new one."""
         line.fail_pending_calls()
         if self._hosts.get(line.host_id) is not line:
             return False
@@ -143,7 +143,7 @@ class ConnectedHosts:
         return found
 
     def close_for_restart(self, code: int, reason: str) -> None:
-        """All that are connected here."""
+        """Disconnects all hosts of this node."""
         for line in tuple(self._hosts.values()):
             line.stream.close(code, reason)
 
@@ -163,5 +163,4 @@ def _close_replaced(line: ConnectedHost) -> None:
 
 
 def encode_host_command(type_: str, now_ms: int, *, host_id: str, run_id: str | None, data: dict[str, Any]) -> bytes:
-    """A message for a host."""
     return encoder.encode_unnumbered(type_, now_ms, data, run_id=run_id, host_id=host_id)

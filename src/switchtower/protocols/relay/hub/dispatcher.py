@@ -1,6 +1,5 @@
-"""The core's commands in relay's words, for sessions that live on another host. Pure.
-
-What is asked of runs on other hosts: sent over the host's line, and answered to who asked, to nobody else."""
+"""Sends commands and calls to runs on other hosts, over the host's connection, and returns each answer to its sender alone. The
+core's commands for such sessions are encoded as relay's messages."""
 
 import asyncio
 import itertools
@@ -23,8 +22,8 @@ from switchtower.protocols.relay.hub import connected_hosts
 
 
 def encode_command(command: commands.AnyCommand, fresh_id: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The message for the host, and what the asker is told once it has gone out. Refuses what relay cannot say. `fresh_id` is for
-    what has no identity of its own."""
+    """Returns the message for the host, and the outcome for the sender once it is sent. Refuses commands that relay cannot
+    express. `fresh_id` is for commands without an id."""
     who = {"actor": encoder.convert_actor(command.actor), "by": command.actor.name}
     run_id = wire_values.make_core_run_id(command.session_id)
     match command:
@@ -60,23 +59,23 @@ def encode_command(command: commands.AnyCommand, fresh_id: str) -> tuple[str, di
 log = logging.getLogger(__name__)
 
 PLAIN_RPC_TIMEOUT = 60.0
-"""For calls that nobody has to decide about."""
+"""Seconds for calls that need no decision."""
 OTHER_RPC_TIMEOUT = 600.0
-"""For calls of a type that we do not know: their host may put them to a person."""
+"""Seconds for calls of an unknown type: their host may ask a user to decide."""
 STORED_TIMEOUT = 5.0
-"""How long the answer to `rpc.run.start` waits for the run."""
+"""Seconds for which the answer to `rpc.run.start` waits for the run."""
 MAX_PENDING_COMMANDS = 10_000
-"""Commands that their hosts may yet refuse."""
+"""Commands that their hosts may still refuse."""
 
 OnHostRefusal = Callable[[str, str, dict[str, Any]], None]
-"""Gets the host, the run, and what the host said."""
+"""Gets the host, the run, and the host's error."""
 
 
 class RequestSender(msgspec.Struct, frozen=True):
-    """An app that asks."""
+    """The app that sent a request."""
 
     raw: msgspec.Raw = messages.EMPTY
-    """What it sent: another host may understand more of it than we do."""
+    """The request as it was sent: another host may understand more of it than we do."""
     on_refusal: OnHostRefusal | None = None
 
 
@@ -84,7 +83,7 @@ NO_SENDER = RequestSender()
 
 
 class PendingHostCommand(msgspec.Struct, frozen=True):
-    """A command that its host may yet refuse."""
+    """A command that its host may still refuse."""
 
     host_id: str
     run_id: str
@@ -100,23 +99,23 @@ class HostDispatcher:
         *,
         max_frame_bytes: int = wire_values.DEFAULT_MAX_FRAME_BYTES,
     ) -> None:
-        """`mesh` is the way to other nodes, if there are any. A host reads frames up to `max_frame_bytes`."""
+        """`mesh` connects to other nodes, if there are any. A host reads frames up to `max_frame_bytes`."""
         self._tower = tower_
         self._max_frame_bytes = max_frame_bytes
         self._hosts = hosts
         self._mesh = mesh
-        # A host is told things by several nodes; its refusal says by its number which of them to tell.
+        # A host gets commands from several nodes; the prefix of a command's id shows which node gets its refusal.
         self._prefix = "" if mesh is None else f"{mesh.local_peer.node_id}."
         if mesh is not None:
             mesh.handle_notifications(relay_messages.DELAYED_REFUSAL, self._on_remote_refusal)
         self._pending: OrderedDict[str, PendingHostCommand] = OrderedDict()
-        """Who to tell when a host refuses a command that has no answer of its own."""
+        """The senders to notify when a host refuses a command, which otherwise has no answer."""
         self._numbers = itertools.count(1)
 
     async def call(
         self, host_id: str, type_: str, run_id: str | None, request: msgspec.Struct, actor: events.Actor, sender: RequestSender
     ) -> Any:
-        """The result of an RPC. Raises `Refused`."""
+        """Returns the result of an RPC. Raises `RelayError`."""
         data = _build_host_data(request, actor, sender)
         line = self._hosts.get_channel(host_id)
         frame = self._encode_frame(type_, host_id, run_id, data)
@@ -128,8 +127,8 @@ class HostDispatcher:
         return response.result
 
     async def _wait_until_stored(self, run_id: object) -> None:
-        """Waits until the journal has a run that its host has just started: a command that the app sends on the answer must
-        find it. A host that answers and never sends `run.started` is waited for only so long."""
+        """Waits until the journal has a run that its host has just started: a command that the app sends on the answer must find
+        it. The wait is bounded, for a host that answers and never sends `run.started`."""
         try:
             session_id = wire_values.parse_run_id(run_id if isinstance(run_id, str) else "")
         except wire_values.InvalidRelayId:
@@ -153,7 +152,8 @@ class HostDispatcher:
     async def send(
         self, host_id: str, type_: str, run_id: str, request: msgspec.Struct, actor: events.Actor, sender: RequestSender
     ) -> None:
-        """A command, once it is on its way. Raises `Refused`; that its host refuses it, the sender hears later."""
+        """Sends a command and returns once it is on its way. Raises `RelayError`; a refusal of the host reaches the sender
+        later."""
         data = _build_host_data(request, actor, sender)
         line = self._hosts.get_channel(host_id)
         if sender.on_refusal is not None:
@@ -176,7 +176,7 @@ class HostDispatcher:
             raise problem
 
     def forward(self, host: str, command: commands.AnyCommand, done: session_service.OutcomeCallback) -> None:
-        """What other protocols ask."""
+        """Forwards a command of another protocol."""
         try:
             type_, data, outcome = encode_command(command, self._tower.mint("msg"))
             line = self._hosts.get_channel(host)
@@ -204,7 +204,7 @@ class HostDispatcher:
         return frame
 
     def on_host_refusal(self, host_id: str, problem: dict[str, Any]) -> None:
-        """A host did not do what it was told. Without our number for it nobody can be told."""
+        """A host refused a command. Without our id of the command no sender can be notified."""
         command_id = problem.pop("command_id", None)
         if not isinstance(command_id, str):
             return
@@ -226,7 +226,7 @@ class HostDispatcher:
 
     def _notify_sender(self, host_id: str, command_id: str, problem: dict[str, Any]) -> None:
         command = self._pending.get(command_id)
-        # Numbers can be guessed: what was asked of one host, another cannot refuse.
+        # Ids can be guessed: a host cannot refuse a command that was sent to another.
         if command is not None and command.host_id == host_id:
             del self._pending[command_id]
             command.on_refusal(host_id, command.run_id, problem)
@@ -246,7 +246,7 @@ def _get_timeout(type_: str) -> float | None:
 
 
 def _build_host_data(request: msgspec.Struct, actor: events.Actor, sender: RequestSender) -> dict[str, Any]:
-    """What a host is told: all that was said, as we read it where we do, and by whom."""
+    """Builds the data for a host: all fields of the request, with our decoded values if we know them, and the sender."""
     said = msgspec.json.decode(sender.raw, type=dict[str, Any])
     read: dict[str, Any] = msgspec.to_builtins(request)
     # Null is the default, which a host may know only as an absent field.

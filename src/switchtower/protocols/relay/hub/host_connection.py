@@ -1,4 +1,4 @@
-"""One host that has dialled in: what it tells goes to its mirror, what it answers to who asked."""
+"""One host that has connected: its events go to its mirror, its answers to the sender of the call."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from switchtower.transports.stream import Packet, Stream
 log = logging.getLogger(__name__)
 
 MAX_ERRORS = 100
-"""Frames that cannot be read, before the host is cut off."""
+"""Unreadable frames after which the host is disconnected."""
 POLICY_VIOLATION = 1008
 _MAX_ERROR_LENGTH = 2_000
 _RESPONSE_TYPES = ("rpc.response", "run.error")
@@ -42,8 +42,8 @@ class HostConnection:
         on_refusal: Callable[[str, dict[str, Any]], None],
         usage: HostUsage | None = None,
     ) -> None:
-        """`failed` gets the host, and its error for a command that it did not execute. `usage` is what the host has used of
-        its quotas."""
+        """`on_refusal` gets the host, and its error for a command that it did not execute. `usage` is the host's usage of its
+        quotas."""
         self._tower = tower_
         self._host_id = host_id
         self._on_connected = on_connected
@@ -75,7 +75,7 @@ class HostConnection:
             is_numbered = envelope.run_id is not None and envelope.seq is not None
             if envelope.type in _RESPONSE_TYPES or not is_numbered:
                 self._handle_unnumbered(envelope)
-                # Some hosts number their answers too. The number counts; what was answered is for the asker alone.
+                # Some hosts number their answers too. The number counts; the answer is for its caller alone.
                 envelope = msgspec.structs.replace(envelope, type=inbound.EMPTY_REPORT, data=messages.EMPTY)
             if is_numbered:
                 numbered.append(envelope)
@@ -128,7 +128,7 @@ class HostConnection:
         self._host.send(encoder.encode_unnumbered("error", self._tower.now_ms(), {"error": problem[:_MAX_ERROR_LENGTH]}))
 
     def _acknowledge(self, run_id: str, last_seq: int) -> None:
-        """One acknowledgement a run and turn, however many batches were stored in it."""
+        """Sends one acknowledgement per run and turn of the event loop, however many batches were stored in it."""
         self._acks[run_id] = last_seq
         if not self._ack_is_due:
             self._ack_is_due = True
@@ -149,7 +149,7 @@ class HostConnection:
             )
 
     def _reject_run(self, run_id: str, problem: str) -> None:
-        """A run that is not taken here."""
+        """Reports to the host that a run is not accepted here."""
         if self._host is not None:
             told = {"command": "run.started", "error": problem}
             self._host.send(encoder.encode_unnumbered("run.error", self._tower.now_ms(), told, run_id=run_id))

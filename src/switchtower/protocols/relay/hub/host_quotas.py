@@ -1,7 +1,7 @@
-"""How much one host may put into the hub's journal: sessions, open questions, and messages and bytes a minute.
+"""Limits on what one host may put into the hub's journal: sessions, open approvals, and messages and bytes a minute.
 
-A host that sends too fast is read more slowly, so that nothing is lost and nothing piles up here. Sessions and questions
-beyond their number are refused. Each kind of excess is in the log once an hour.
+A host that sends too fast is read more slowly, so that nothing is lost and nothing piles up here. Excess sessions and approvals
+are refused. Each kind of excess is logged once an hour.
 """
 
 import logging
@@ -17,19 +17,19 @@ log = logging.getLogger(__name__)
 
 MINUTE = 60.0
 MAX_PAUSE = 5.0
-"""How long a host is not read from at a time."""
+"""The longest time, in seconds, for which a host is not read from."""
 RECOUNT_SECONDS = 10.0
-"""How often sessions are counted again while there are too many: some may have been deleted."""
+"""Seconds between two counts of the sessions while there are too many: some may have been deleted."""
 MAX_COUNTED_CARDS = 100_000
 _LOG_EVERY_SECONDS = 3_600.0
 
 
 class HostQuotas(Struct, frozen=True, kw_only=True):
-    """Of each host. 0 is no limit."""
+    """The limits of each host. 0 is no limit."""
 
     sessions: int = 0
     approvals: int = 0
-    """That wait for a decision at a time."""
+    """Approvals that wait for a decision at a time."""
     messages_per_minute: int = 0
     bytes_per_minute: int = 0
 
@@ -38,7 +38,7 @@ UNLIMITED = HostQuotas()
 
 
 class _RateAllowance:
-    """What may come in a minute, saved up for at most one minute."""
+    """An allowance per minute, saved up for at most one minute."""
 
     def __init__(self, per_minute: int) -> None:
         self._per_minute = per_minute
@@ -46,7 +46,7 @@ class _RateAllowance:
         self._at = 0.0
 
     def take(self, amount: int, now: float) -> float:
-        """Seconds until what was taken is paid for."""
+        """Returns the seconds until the taken amount is covered."""
         if not self._per_minute:
             return 0.0
         per_second = self._per_minute / MINUTE
@@ -57,7 +57,7 @@ class _RateAllowance:
 
 
 class HostUsage:
-    """What one host has used of its quotas, over all its connections."""
+    """One host's usage of its quotas, over all its connections."""
 
     def __init__(
         self, tower_: session_service.SessionService, host_id: str, quotas: HostQuotas, now: Callable[[], float] = time.monotonic
@@ -72,11 +72,11 @@ class HostUsage:
         """None until they are counted."""
         self._counted_at = 0.0
         self._open_approvals: set[tuple[str, str]] = set()
-        """Session and approval of each question."""
+        """Session and approval id of each open approval."""
         self._logged: dict[str, float] = {}
 
     def compute_pause(self, frames: list[bytes]) -> float:
-        """How many seconds the host is not to be read from after these."""
+        """Returns the seconds for which the host is not read from after these frames."""
         now = self._now()
         pause = max(self._messages.take(len(frames), now), self._bytes.take(sum(map(len, frames)), now))
         if pause:
@@ -84,7 +84,7 @@ class HostUsage:
         return min(pause, MAX_PAUSE)
 
     async def reserve_session(self, session_id: str) -> bool:
-        """Whether it may have one more session, which is then counted."""
+        """Returns whether the host may have one more session, which is then counted."""
         most = self._quotas.sessions
         if not most:
             return True
@@ -93,7 +93,7 @@ class HostUsage:
             try:
                 cards = await self._tower.list_cards(MAX_COUNTED_CARDS)
             except errors.CoreError:
-                return False  # it cannot be known; the host sends it again
+                return False  # the count is unknown; the host sends it again
             self._sessions = {card.session_id for card in cards if card.host == self._host_id}
             self._counted_at = now
         if session_id not in self._sessions and len(self._sessions) >= most:
@@ -103,7 +103,7 @@ class HostUsage:
         return True
 
     def limit_approvals(self, session_id: str, reported: tuple[events.AnyEvent, ...]) -> tuple[events.AnyEvent, ...]:
-        """The events without questions beyond their number, which are only passed on. Ends of questions are counted."""
+        """Replaces excess approval requests by events that are only passed on. The end of an approval makes room for another."""
         kept: list[events.AnyEvent] = []
         for event in reported:
             if isinstance(event, events.ApprovalRequested) and not self._reserve_approval(session_id, event.approval.id):

@@ -1,9 +1,8 @@
-"""What somebody who comes late needs to see a run's terminal as it is: the last whole screen, and all output since.
+"""The hub: all runs, whether they are on this node, on another node or on a connected host. It routes the requests of apps.
 
-The hub: all runs, whether they live here, on another node or on a host that has dialled in. What apps ask finds its way
-from here.
-
-Implements `tower.Elsewhere`: commands of other protocols for a session on another host go the same way."""
+It implements `session_service.HostForwarder`: commands of other protocols for a session on another host take the same way. A new
+subscriber to a run's terminal gets the last whole screen, and all output since.
+"""
 
 import asyncio
 import contextlib
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
 
 PAGE_SIZE = 500
 MAX_SCREEN_BYTES = 524_288
-"""Of output since the last whole screen. A program that floods its terminal leaves nothing else to see."""
+"""Bytes of output since the last whole screen. Only a program that floods its terminal writes more."""
 
 
 async def read_screen(tower_: session_service.SessionService, session_id: str) -> dict[str, Any] | None:
-    """`text` paints the screen as it was at `id`. None: there is no such session, or it has no terminal."""
+    """`text` paints the screen as it was at `id`. Returns None when the session does not exist, or has no terminal."""
     try:
         session = await tower_.get_session(session_id)
     except core_errors.SessionNotFound:
@@ -68,9 +67,9 @@ def _collect_screen_text(entries: list[journal.Entry]) -> str:
 MAX_ROWS = 200
 HISTORY_PAGE = 500
 MAX_PAGES = 40
-"""How far one request for history reads: a page may be shorter than was asked for, but not for ever in the making."""
+"""Pages that one request for history reads at most: the answer may be shorter than requested, but does not take for ever."""
 MAX_MOVES = 3
-"""How often a call follows a run whose home moves."""
+"""The number of times that a call follows a run to a new owner."""
 
 
 class Hub:
@@ -86,7 +85,7 @@ class Hub:
         quotas: HostQuotas = UNLIMITED,
         max_frame_bytes: int = wire_values.DEFAULT_MAX_FRAME_BYTES,
     ) -> None:
-        """`mesh` is the way to the other nodes of the tower; None when it is alone. `quotas` are those of each host, which reads
+        """`mesh` connects to the other nodes of the cluster; None for a single node. `quotas` are those of each host, which reads
         frames up to `max_frame_bytes`."""
         self.tower = tower_
         self._quotas = quotas
@@ -101,7 +100,7 @@ class Hub:
         self._dispatch = HostDispatcher(tower_, presence.connected_hosts, mesh, max_frame_bytes=max_frame_bytes)
         self.forward = self._dispatch.forward
         self.apps: set[AppConnection] = set()
-        """Those that are connected."""
+        """The connected apps."""
         self._is_open = False
         self._card_lookups: dict[str, asyncio.Future[journal.Card | None]] = {}
         self.set_host_state = presence.set_host_state
@@ -110,7 +109,7 @@ class Hub:
         self.rotate_host = presence.rotate_host
 
     def _make_nodes(self, mesh: Mesh) -> "RelayNodes":
-        """Who is alone does not pay for loading them."""
+        """A single node does not load the cluster's modules."""
         from switchtower.cluster.relay_nodes import RelayNodes
 
         return RelayNodes(mesh, self._local, self.get_card)
@@ -120,7 +119,7 @@ class Hub:
         return self._local.host_id
 
     async def start(self) -> None:
-        """May be asked again where it failed."""
+        """It may be called again after a failure."""
         if self._nodes is not None and not self._is_open:
             self._nodes.open(self._presence.connected_hosts, self._presence)
         self._is_open = True
@@ -133,25 +132,25 @@ class Hub:
         self._local.close()
 
     def close_for_restart(self, code: int, reason: str) -> None:
-        """Apps and hosts, which dial again and may find another node."""
+        """Disconnects apps and hosts, which reconnect and may reach another node."""
         for app in tuple(self.apps):
             app.close_for_restart(code, reason)
         self._presence.connected_hosts.close_for_restart(code, reason)
 
-    # Where runs live
+    # Hosts of runs
 
     def get_host_id(self, card: journal.Card) -> str:
-        """Sessions that no host has told of live on the machine of their home."""
+        """A session that no host has reported is on the machine of the node that owns it."""
         if card.host is not None:
             return card.host
         return self.own_host_id if self._nodes is None else self._nodes.directory.get_host_id(card.home)
 
     def has_known_host(self, session: Session) -> bool:
-        """Whether `session.host`, or else our own id, is where it lives. Otherwise its card has to be looked at."""
+        """Returns whether `session.host`, or else our own id, is the session's host. Otherwise its card has to be read."""
         return self._nodes is None or session.host is not None
 
     async def find_host_id(self, session_id: str) -> str:
-        """The host that it lives on by its card. However many ask at once, it is looked at once."""
+        """Returns the session's host by its card. Concurrent callers share one lookup."""
         look = self._card_lookups.get(session_id)
         if look is None:
             look = self._card_lookups[session_id] = asyncio.ensure_future(self.tower.find_card(session_id))
@@ -160,18 +159,18 @@ class Hub:
         return self.own_host_id if card is None else self.get_host_id(card)
 
     def is_node(self, host_id: str) -> bool:
-        """Whether this is one of the machines that the tower is made of."""
+        """Returns whether this host is one of the cluster's nodes."""
         if host_id == self.own_host_id:
             return True
         return self._nodes is not None and self._nodes.directory.find_node(host_id) is not None
 
     async def list_hosts(self) -> list[messages.HostRow]:
-        """This daemon, the other nodes, and the hosts that dial in."""
+        """Lists this daemon, the other nodes, and the hosts that connect."""
         others = () if self._nodes is None else self._nodes.list_rows()
         return await self._presence.list_hosts(others)
 
     def make_host_connection(self, host_id: str) -> HostConnection:
-        """A peer for a host that has shown who it is."""
+        """Makes the connection of an authenticated host."""
         presence = self._presence
         return HostConnection(
             self.tower,
@@ -183,7 +182,7 @@ class Hub:
             usage=self._usages.setdefault(host_id, HostUsage(self.tower, host_id, self._quotas)),
         )
 
-    # What apps see
+    # Queries of apps
 
     async def list_runs(self, limit: int) -> list[messages.RunRow]:
         cards = await self.tower.list_cards(min(max(limit, 1), MAX_ROWS))
@@ -234,15 +233,15 @@ class Hub:
             raise errors.UnknownRun
         return card
 
-    # What apps ask
+    # Commands and calls of apps
 
     async def send_command(
         self, type_: str, run_id: str, request: messages.RunCommand, actor: events.Actor, sender: RequestSender = NO_SENDER
     ) -> None:
-        """Raises `Refused`. A host that refuses it does so later; then the sender hears of it."""
+        """Raises `RelayError`. A host refuses a command later; then the sender is notified."""
         card = await self.get_card(run_id)
         if card.host is None:
-            # On whichever node it lives: the runtime finds its home, also when that has just moved.
+            # The runtime finds the node that owns the session, even when that has just changed.
             await self._local.commands.execute(type_, card, request, actor)
         else:
             await self._dispatch.send(card.host, type_, run_id, request, actor, sender)
@@ -253,8 +252,8 @@ class Hub:
     async def forward_rpc(
         self, type_: str, run_id: str | None, request: messages.OtherRpc, actor: events.Actor, sender: RequestSender = NO_SENDER
     ) -> Any:
-        """A call of a type that we do not know: forwarded to the host that is named, or else to the run's, unless that is a
-        machine of ours. Raises `Refused`."""
+        """Forwards a call of an unknown type to the host that is named, or else to the run's host, unless that is one of our
+        nodes. Raises `RelayError`."""
         if request.host_id is not None:
             if not self.is_node(request.host_id) and await self._presence.is_known(request.host_id):
                 return await self._dispatch.call(request.host_id, type_, run_id, request, actor, sender)
@@ -268,12 +267,12 @@ class Hub:
     async def call_on_run(
         self, type_: str, run_id: str, request: messages.RunRpc, actor: events.Actor, sender: RequestSender = NO_SENDER
     ) -> Any:
-        """Done on the machine that the run lives on. Raises `Refused`."""
+        """Makes the call on the run's machine. Raises `RelayError`."""
         for _ in range(MAX_MOVES):
             card = await self.get_card(run_id)
             if card.host is not None:
                 return await self._dispatch.call(card.host, type_, run_id, request, actor, sender)
-            # To stop a run is a command of the core, which finds the home by itself.
+            # Stopping a run is a command of the core, which finds the owner by itself.
             if self._nodes is None or self._local.is_local(card) or isinstance(request, messages.RunStop):
                 return await self._local.call_on_run(type_, card, request, actor)
             assert card.home is not None, "what nobody has is ours"

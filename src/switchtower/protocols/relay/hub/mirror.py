@@ -1,12 +1,11 @@
-"""What comes in from one host, made whole: nothing twice, nothing out of order, and a missing piece is waited for. Pure.
+"""Stores one host's messages in the journal: batched by run, committed in order, and acknowledged after the commit. Nothing is
+acknowledged that is not stored, so whatever goes wrong here the host still has it.
 
-A host numbers what it tells of a run. Ours says with each message which one came before (`prev_seq`); others number without
-holes. When one is missing, what is behind it is held back for a while: a host may send what is new before what it had
-spooled, and an acknowledgement across the hole would make it forget what never arrived.
-
-One host's words on their way into the journal: batched by run, committed in order, acknowledged after the commit.
-
-Nothing is acknowledged that is not stored, so whatever goes wrong here the host still has it."""
+The reorder buffer removes duplicates, restores the order and waits for a missing message. A host numbers the messages of a run.
+Our own hosts add the previous number to each message (`prev_seq`); others number without holes. When a message is missing, the
+later ones are held back for a while: a host may send new messages before those that it had spooled, and an acknowledgement across
+the hole would make it forget messages that never arrived.
+"""
 
 import asyncio
 import logging
@@ -22,7 +21,7 @@ MAX_HELD = 2_000
 
 
 class ReorderBuffer:
-    """One run's messages. `taken` is the last number that was let through."""
+    """One run's messages. `last_seq` is the last number that was released."""
 
     def __init__(self, last_seq: int) -> None:
         self.last_seq = last_seq
@@ -30,7 +29,7 @@ class ReorderBuffer:
 
     @property
     def has_gap(self) -> bool:
-        """Something is missing."""
+        """A message is missing."""
         return bool(self._held)
 
     @property
@@ -38,14 +37,14 @@ class ReorderBuffer:
         return len(self._held) >= MAX_HELD
 
     def __contains__(self, seq: int) -> bool:
-        """Whether it is held back already."""
+        """Returns whether the message is held back already."""
         return seq in self._held
 
     def __len__(self) -> int:
         return len(self._held)
 
     def add(self, envelope: messages.Envelope) -> list[messages.Envelope]:
-        """What can be stored now, in order. Nothing, for what was told before or has to wait."""
+        """Returns the messages that can be stored now, in order: none for a duplicate, or for one that has to wait."""
         seq = envelope.seq
         assert seq is not None, "only what is numbered comes here"
         if seq <= self.last_seq:
@@ -54,7 +53,7 @@ class ReorderBuffer:
         return self._take_contiguous() if seq == min(self._held) else []
 
     def skip_gap(self) -> list[messages.Envelope]:
-        """What is missing will not come: what was held back goes on without it, up to the next hole."""
+        """The missing message will not come: returns the held messages up to the next hole."""
         if not self._held:
             return []
         first = min(self._held)
@@ -77,22 +76,22 @@ class ReorderBuffer:
 log = logging.getLogger(__name__)
 
 GAP_TIMEOUT = 3.0
-"""How long a missing message is waited for."""
+"""Seconds for which a missing message is waited for."""
 RETRY_SECONDS = 0.5
 MAX_UNSTORED = 5_000
-"""Messages that are not stored yet: beyond that the host is not read from."""
+"""Messages that are not stored yet: beyond this number the host is not read from."""
 MAX_RUNS = 10_000
-"""Of one host at a time, as far as we keep books on them."""
+"""Runs of one host that are tracked at a time."""
 
 OnStored = Callable[[str, int], None]
-"""Told the run and the last of its numbers that is stored."""
+"""Gets the run and the last of its numbers that is stored."""
 
 
 class _MirroredRun:
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         self.buffer: ReorderBuffer | None = None
-        """None until it is known what we have."""
+        """None until it is known which messages we have."""
         self.queued: list[messages.Envelope] = []
         self.ready: list[commands.HostReport] = []
         self.storing = False
@@ -116,7 +115,7 @@ class Mirror:
         usage: HostUsage | None = None,
         on_rejected: Callable[[str, str], None] = lambda run_id, problem: None,
     ) -> None:
-        """`usage` is what the host has used of its quotas; `refuse` gets the run that is not taken, and the reason."""
+        """`usage` is the host's usage of its quotas; `on_rejected` gets a run that is not accepted, and the reason."""
         self._tower = tower_
         self._host_id = host_id
         self._acknowledge = on_stored
@@ -128,14 +127,14 @@ class Mirror:
         self._unstored_count = 0
         self._closed = False
         self.on_room: Callable[[], None] = lambda: None
-        """Called when there is room again."""
+        """The mirror calls this when it can take more messages again."""
 
     @property
     def is_overloaded(self) -> bool:
         return self._unstored_count >= MAX_UNSTORED
 
     def add(self, envelopes: list[messages.Envelope]) -> None:
-        """Numbered messages of one read, in their order."""
+        """Adds the numbered messages of one read, in their order."""
         touched: dict[str, _MirroredRun] = {}
         for envelope in envelopes:
             assert envelope.run_id is not None and envelope.seq is not None, "only what is numbered comes here"
@@ -152,7 +151,7 @@ class Mirror:
             self._store(run_id, run)
 
     def close(self) -> None:
-        """The host has gone. What is being stored is stored; the rest it will tell again."""
+        """The host has disconnected. A commit in progress completes; the host sends the rest again."""
         self._closed = True
         for run in self._runs.values():
             if run.timer is not None:
@@ -206,7 +205,7 @@ class Mirror:
         self._store(run_id, run)
 
     def _reject_run(self, run_id: str, run: _MirroredRun) -> None:
-        """Nothing of it is stored or acknowledged: the host still has it, and tells it again after its next connection."""
+        """Nothing of the run is stored or acknowledged: the host still has it, and sends it again after its next connection."""
         run.refused = True
         early, run.queued = run.queued, []
         self._settle(len(early))
@@ -216,13 +215,13 @@ class Mirror:
         intake = run.buffer
         assert intake is not None and envelope.run_id is not None and envelope.seq is not None
         if envelope.seq <= intake.last_seq:
-            # Told before: the host has missed our acknowledgement.
+            # A duplicate: the host has missed our acknowledgement.
             self._settle(1)
             if envelope.seq <= run.stored:
                 self._acknowledge(envelope.run_id, run.stored)
             return
         if envelope.seq in intake:
-            self._settle(1)  # told again while it waits
+            self._settle(1)  # sent again while it is held back
             return
         self._queue_ready(run, intake.add(envelope))
         if not intake.has_gap and run.timer is not None:
@@ -282,7 +281,7 @@ class Mirror:
             self._settle(len(batch) + len(run.ready) + (len(run.buffer) if run.buffer is not None else 0))
             run.ready = []
         elif isinstance(outcome, errors.CoreError):
-            # Not stored, and not acknowledged: tried again while the host is there.
+            # The batch is neither stored nor acknowledged: it is retried while the host is connected.
             run.ready = [*batch, *run.ready]
             if not self._closed:
                 asyncio.get_running_loop().call_later(RETRY_SECONDS, self._store_again, run_id, run)

@@ -1,9 +1,9 @@
-"""Runs on hosts that are away are marked as lost, and as found when their host is back. One pass over all runs serves however
-many hosts went at once; what cannot be stored now is tried again.
+"""The presence of hosts: which are connected, how long one has been absent, and which may connect at all.
 
-Which hosts are there, since when one is away, and which may come at all. Runs of a host that stays away count as lost.
-
-On several nodes each keeps these books, for a host may come back to any. It is away when no node has it."""
+Runs of a host that stays absent are marked as lost, and as found when it reconnects. One pass over all runs serves however many
+hosts disconnected at once; marks that cannot be stored are retried. In a cluster each node tracks all hosts, for a host may
+reconnect to any node. It is absent when no node has it.
+"""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ class LostRunMarker:
         self._hosts = hosts
         self._retry_s = retry_s
         self._wanted: dict[str, bool] = {}
-        """By host, whether its runs are lost. Only what holds at the moment of the mark is marked."""
+        """Per host: whether its runs are lost. Only what is true at the moment of the mark is marked."""
         self._task: asyncio.Task[None] | None = None
 
     async def list_hosts_with_runs(self) -> set[str]:
@@ -61,7 +61,7 @@ class LostRunMarker:
             self._task = None
 
     async def _mark(self, wanted: dict[str, bool]) -> dict[str, bool]:
-        """What has to be tried again."""
+        """Returns the marks that have to be retried."""
         again: dict[str, bool] = {}
         try:
             cards = await self._list_cards()
@@ -87,7 +87,7 @@ class LostRunMarker:
 
 
 SEEN_INTERVAL_MS = 30_000
-"""How often it is written down that a connected host lives."""
+"""Milliseconds between two records that a connected host is alive."""
 
 
 class HostPresence:
@@ -100,14 +100,14 @@ class HostPresence:
         lost_after_s: float,
         remote_hosts: RemoteHostsPort | None = None,
     ) -> None:
-        """`own` is this daemon, which is a host too; `far` are the hosts of other nodes, if there are any."""
+        """`own_row` is this daemon, which is a host too; `remote_hosts` are the hosts of other nodes, if there are any."""
         self.connected_hosts = ConnectedHosts(remote_hosts)
         self._tower = tower_
         self._registry = hosts
         self._own_row = own_row
         self._lost_after_s = lost_after_s
         self._shared = remote_hosts is not None
-        # What is written down is also what tells a node that another has a host, when the two cannot speak to each other.
+        # The record also shows a node that another node has a host, when the two cannot reach each other.
         self._seen_interval_ms = min(SEEN_INTERVAL_MS, int(lost_after_s * 500)) if self._shared else SEEN_INTERVAL_MS
         self._lost_runs = LostRunMarker(tower_, self.connected_hosts)
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -115,7 +115,7 @@ class HostPresence:
         self._seen_ms: dict[str, int] = {}
 
     async def start(self) -> None:
-        """Hosts that were there when the last daemon ended have as long to come back as after any other silence."""
+        """Hosts that were connected when the last daemon ended have as long to reconnect as after any other disconnection."""
         for host_id in await self._lost_runs.list_hosts_with_runs():
             if host_id not in self.connected_hosts:
                 self._watch_absence(host_id)
@@ -128,7 +128,7 @@ class HostPresence:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._lost_runs.close()
 
-    # What happens
+    # Connections and disconnections
 
     def on_host_connected(self, line: ConnectedHost) -> None:
         self.connected_hosts.add(line)
@@ -145,11 +145,11 @@ class HostPresence:
             self._watch_absence(line.host_id)
 
     def on_remote_host_connected(self, host_id: str) -> None:
-        """To another node, which says so to its runs."""
+        """The host has connected to another node, which marks its runs."""
         self._cancel_absence_timer(host_id)
 
     def on_remote_host_disconnected(self, host_id: str) -> None:
-        """No other node has it any more. Whichever had it may be dead, so all wait for it."""
+        """No other node has the host any more. The node that had it may be dead, so all nodes wait for it."""
         if host_id not in self.connected_hosts:
             self._watch_absence(host_id)
 
@@ -168,7 +168,7 @@ class HostPresence:
     async def _store_seen(self, host_id: str, now_ms: int) -> None:
         await self._registry.touch_host(host_id, now_ms)
         if self._shared and self.connected_hosts.find_local(host_id) is not None:
-            # Another node's owner may have shut it out, at a time when that node could not tell us.
+            # The host may have been revoked on another node, at a time when that node could not reach us.
             host = await self._registry.find_host(host_id)
             if host is None or host.state is not registry.HostState.APPROVED:
                 self.connected_hosts.disconnect_local(host_id, "this host may not stay")
@@ -188,7 +188,7 @@ class HostPresence:
                 self._mark_lost(host_id)
 
     async def _mark_lost_unless_seen(self, host_id: str) -> None:
-        """A node that cannot be spoken to may have it all the same: then it was seen lately."""
+        """A node that cannot be reached may still have the host: then the host was seen recently."""
         try:
             host = await self._registry.find_host(host_id)
         except registry.RegistryUnavailable as problem:
@@ -197,7 +197,7 @@ class HostPresence:
             return
         seen_ago_s = self._lost_after_s if host is None else (self._tower.now_ms() - host.last_seen_ms) / 1_000
         if seen_ago_s < self._lost_after_s:
-            # Clocks differ: what was seen in the future is not waited for longer than anything else.
+            # Clocks differ: a time in the future does not extend the wait.
             self._watch_absence(host_id, min(self._lost_after_s - seen_ago_s, self._lost_after_s))
         elif host_id not in self.connected_hosts and host_id not in self._timers:
             self._mark_lost(host_id)
@@ -206,7 +206,7 @@ class HostPresence:
         log.warning("host %s has been away for %g s: its runs count as lost", host_id, self._lost_after_s)
         self._lost_runs.mark(host_id, lost=True)
 
-    # Who may come
+    # Admission of hosts
 
     async def is_known(self, host_id: str) -> bool:
         return host_id in self.connected_hosts or await self._registry.find_host(host_id) is not None
@@ -249,14 +249,14 @@ class HostPresence:
         return known
 
     async def rotate_host(self, host_id: str, by: events.Actor | None = None) -> bool:
-        """Its token is forgotten: the next one that it comes with is trusted."""
+        """Deletes the host's token: the next one that the host presents is trusted."""
         known = await self._registry.forget_host_token(host_id, note=self._make_audit_note("host.rotated", host_id, by))
         if known:
             self.connected_hosts.disconnect(host_id, "come back with a new token")
         return known
 
     def _make_audit_note(self, kind: str, host_id: str, by: events.Actor | None, detail: str = "") -> journal.AuditNote | None:
-        """For the audit. None when no client asked for it."""
+        """Makes a note for the audit; None when no client made the request."""
         return None if by is None else journal.AuditNote(kind, self._tower.now_ms(), by, host_id, detail)
 
     def _run_in_background(self, work: Awaitable[object]) -> None:
@@ -271,8 +271,8 @@ class HostPresence:
 
 
 def _disambiguate_names(rows: list[messages.HostRow]) -> list[messages.HostRow]:
-    """The same rows in the same order, no two with names that look alike. A host chooses its name, so the one that was known
-    first keeps it, and a later one gets a number."""
+    """Returns the same rows in the same order, no two with names that read alike. A host chooses its name, so the one that was
+    known first keeps it, and a later one gets a number."""
     taken: set[str] = set()
     named: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: (row.first_seen_at or "", row.id)):

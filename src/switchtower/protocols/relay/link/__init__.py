@@ -1,1 +1,1 @@
-"""A host's line to its hub: dials out, tells of the runs that live here, does what the hub passes on."""
+"""A host's link to its hub: it connects, sends the events of the runs on this host, and executes the hub's requests."""

@@ -1,6 +1,8 @@
-"""One session on its way to the hub: what it has, what it was sent, and where to read on. Pure.
+"""The delivery of one session to the hub: what is acknowledged, what was sent, and where reading continues. Pure.
 
-How far the hub has what it was told: in memory at once, in the registry in batches. What a crash forgets is told again."""
+The acknowledgement log keeps the acknowledged numbers: in memory at once, in the registry in batches. Numbers that are lost in a
+crash only cause messages to be sent again.
+"""
 
 import logging
 from collections import deque
@@ -13,7 +15,7 @@ _PREV_SEQ_BYTES = 40
 
 
 class DeliveryState:
-    """`acked` is a number that the hub has confirmed, `told` the last that it was sent, `cursor` the last that was looked at:
+    """`acked` is a number that the hub has confirmed, `sent` the last that it was sent, `cursor` the last entry that was read:
     not every entry becomes a message."""
 
     __slots__ = (
@@ -37,42 +39,42 @@ class DeliveryState:
     def __init__(self, session_id: str, acked: int, about: encoder.EnvelopeHeader | None = None, last_ms: int = 0) -> None:
         self.session_id = session_id
         self.about = about
-        """None: to be looked up."""
+        """None: it has to be looked up."""
         self.acked = self.sent = self.cursor = acked
         self.highest = acked
-        """The highest number that was ever sent: an acknowledgement beyond it is no acknowledgement."""
+        """The highest number that was ever sent: an acknowledgement beyond it does not count."""
         self.in_flight: deque[int] = deque()
-        """What was sent on this connection and is not acknowledged."""
+        """The messages that were sent on this connection and are not acknowledged."""
         self.last_ms = last_ms
-        """When the last entry was written that was looked at."""
+        """The time of the last entry that was read."""
         self.queued = False
-        """Waits for its turn to be read from the journal."""
+        """The session waits for its turn to be read from the journal."""
         self.fresh = False
-        """Something has just happened in it."""
+        """The session has a new event."""
         self.busy = False
-        """Is being read from the journal."""
+        """The session is being read from the journal."""
         self.more = True
         """The journal may have entries after `cursor`."""
         self.turn = 0
-        """Counts the times that `cursor` was set back: what was read before that is worth nothing."""
+        """Counts how often `cursor` was set back: pages that were read before that are void."""
         self.repeats = 0
-        """How often in a row a round found that the hub had repeated itself."""
+        """The number of consecutive rounds in which the hub had repeated itself."""
         self.rewound_at = -1.0
 
     @property
     def is_sent(self) -> bool:
-        """The hub has been sent all there is."""
+        """The hub has been sent all messages."""
         return not (self.more or self.busy or self.queued)
 
     @property
     def is_settled(self) -> bool:
-        """The hub has all there is."""
+        """The hub has all messages."""
         return self.is_sent and not self.in_flight
 
     def encode_next(
         self, entries: Iterable[journal.Entry], limit: int, max_bytes: int = wire_values.MAX_EVENT_BYTES
     ) -> list[bytes]:
-        """The next messages, at most so many, each of at most `longest` bytes. The cursor moves to the last entry that was
+        """Returns the next messages, at most `limit`, each of at most `max_bytes`. The cursor moves to the last entry that was
         used."""
         about = self.about
         assert about is not None, "who is told of a session is told what it is"
@@ -86,7 +88,7 @@ class DeliveryState:
             if frame is not None:
                 if len(frames) >= limit:
                     break
-                # Ours: with it the hub sees that nothing is missing, though some numbers are never told.
+                # Our addition: with it the hub sees that nothing is missing, though some numbers are never sent.
                 frames.append(b'%b,"prev_seq":%d}' % (frame[:-1], self.sent))
                 self.sent = entry.seq
                 self.in_flight.append(entry.seq)
@@ -97,7 +99,7 @@ class DeliveryState:
         return frames
 
     def acknowledge(self, seq: int) -> int:
-        """The hub has everything up to there. How many messages that were on their way are thereby home."""
+        """The hub has everything up to `seq`. Returns the number of messages that are no longer in flight."""
         in_flight, home = self.in_flight, 0
         while in_flight and in_flight[0] <= seq:
             in_flight.popleft()
@@ -105,13 +107,13 @@ class DeliveryState:
         self.acked = seq
         self.repeats = 0
         if seq > self.sent:
-            # Sent on an earlier connection, arrived, and the confirmation was lost.
+            # It was sent on an earlier connection and arrived, and the acknowledgement was lost.
             self.sent = seq
             self.cursor = max(self.cursor, seq)
         return home
 
     def rewind(self) -> int:
-        """Back to what is confirmed. How many messages count no longer as being on their way."""
+        """Sets the cursor back to the last acknowledged number. Returns the number of messages that are no longer in flight."""
         lost = len(self.in_flight)
         self.in_flight.clear()
         self.sent = self.cursor = self.acked
@@ -135,21 +137,21 @@ class AcknowledgementLog:
         self._acks = 0
         self._failing = False
         self.is_due: Callable[[], None] = lambda: None
-        """Called when so much is unwritten that it should not wait for its time."""
+        """The log calls this when so much is unwritten that it should not wait for its time."""
 
     async def load(self, now_ms: int) -> int:
-        """Since when there is a link to this hub."""
+        """Returns the time since which there is a link to this hub."""
         since_ms = await self._registry.record_hub(self._hub, now_ms)
         self._stored = await self._registry.load_acknowledgements(self._hub)
         return since_ms
 
     def get_acknowledged_seq(self, session_id: str) -> int | None:
-        """None: the hub was never told of it."""
+        """Returns None when the hub was never sent this session."""
         mark = self._stored.get(session_id)
         return None if mark is None else mark[0]
 
     def is_settled(self, session_id: str, updated_at_ms: int) -> bool:
-        """Whether the hub has all of it, if it was last touched then."""
+        """Returns whether the hub has all of a session that was last updated at this time."""
         mark = self._stored.get(session_id)
         return mark is not None and 0 < updated_at_ms <= mark[1]
 
@@ -163,7 +165,7 @@ class AcknowledgementLog:
             self.is_due()
 
     async def write(self) -> None:
-        """Keeps what could not be written for the next time."""
+        """Writes the changes; those that could not be written are kept for the next time."""
         unwritten, self._unwritten = self._unwritten, {}
         self._acks = 0
         if not unwritten:

@@ -25,7 +25,7 @@ _decode_ack = msgspec.json.Decoder(_Ack).decode
 
 
 class HubConnectionOwner(Protocol):
-    """Who is told what comes over a line."""
+    """The receiver of a connection's events."""
 
     def now_ms(self) -> int: ...
 
@@ -43,12 +43,12 @@ class HubConnectionOwner(Protocol):
 
 
 class HubConnection:
-    """Implements `stream.Receiver` and `spool.Line`. What is said after its end is dropped."""
+    """Implements `stream.Receiver` and `spool.SpoolChannel`. Messages after its end are dropped."""
 
     def __init__(self, owner: HubConnectionOwner, host_id: str) -> None:
         self.ended = asyncio.Event()
         self.was_useful = False
-        """The hub has acknowledged something on it."""
+        """The hub has acknowledged a message on it."""
         self._owner = owner
         self._host_id = host_id
         self._stream: Stream | None = None
@@ -91,18 +91,19 @@ class HubConnection:
         return self._outbox is not None and self._outbox.is_ready
 
     def send(self, frames: list[bytes]) -> None:
-        """Events. They do not wait behind answers: a page that was being read when the hub stopped reading goes out with it."""
+        """Sends events. They do not wait behind answers: a page that was being read when the hub stopped reading is sent with
+        it."""
         if self._stream is not None:
             self._stream.send(Packet(frames))
 
     def send_message(self, type_: str, data: Any, *, run_id: str | None = None) -> None:
-        """What is in no journal."""
+        """Sends a message that is not in a journal."""
         if self._outbox is not None:
             frame = encoder.encode_unnumbered(type_, self._owner.now_ms(), data, run_id=run_id, host_id=self._host_id)
             self._outbox.send(Packet([frame]))
 
     def send_heartbeat(self) -> None:
-        if self.is_ready:  # who does not read now sees by what comes later that we live
+        if self.is_ready:  # a hub that does not read now learns from later frames that we live
             self.send_message("host.heartbeat", {})
 
     def close(self) -> None:

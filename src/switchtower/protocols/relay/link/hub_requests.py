@@ -1,7 +1,7 @@
-"""What the hub passes on to this host: commands, one after the other for each run, and calls, each answered on its own.
+"""The hub's requests to this host: commands, one after the other for each run, and calls, each answered on its own.
 
-What the hub may ask for is this host's setting `hub_may`; the rest is refused here, before anything is looked up. Whatever goes
-wrong is answered and never raised. What people type reaches neither the log nor an error.
+This host's setting `hub_may` limits the hub's requests; others are refused here, before anything is looked up. Every failure is
+answered and never raised. Text that users type reaches neither the log nor an error.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ MAX_QUEUED_BYTES = 16 * 1024 * 1024
 TOO_MANY_CALLS = "too many calls at once"
 TOO_MANY_COMMANDS = "too many commands at once; try again"
 HUB_LEVELS = ("watch", "decide", "start")
-"""What a host may allow its hub, each with all before it."""
+"""The levels that a host may grant its hub, each including all before it."""
 _WATCH_TYPES = frozenset(
     {
         "rpc.fs.read",
@@ -48,7 +48,7 @@ _REFUSALS = {
 }
 _MAX_ERROR_LENGTH = 500
 _ENVELOPE_BYTES = 4_096
-"""Of an answer, beside its result."""
+"""Bytes of an answer besides its result."""
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _shapes = messages.COMMAND_DATA | messages.RPC_DATA
@@ -58,21 +58,22 @@ _decoders: dict[str, Callable[[msgspec.Raw], Any]] = {
 
 
 class _RequestSource(msgspec.Struct):
-    """What any data may say beside what they are for."""
+    """The fields that any data may have besides its own."""
 
     by: Any = None
     actor: Any = None
     request_id: Any = None
     input_id: Any = None
     command_id: Any = None
-    """The hub's own, by which it finds who asked."""
+    """The hub's own id of the command, by which it finds the sender."""
 
 
 _decode_asker = msgspec.json.Decoder(_RequestSource).decode
 
 
 class HubReply(Protocol):
-    """Tells the hub something, if it is still there: one who was cut off is told of it by the hub."""
+    """Sends a message to the hub, or drops it when the hub is disconnected: the hub itself fails the calls to a host that
+    disconnected."""
 
     def __call__(self, type_: str, data: Any, *, run_id: str | None = None) -> None: ...
 
@@ -103,7 +104,7 @@ class HubRequestHandler:
         elif type_ in messages.COMMAND_DATA:
             self._enqueue_command(envelope, answer)
         else:
-            # The document: types may be added, and who does not know one goes on.
+            # The document: types may be added, and a receiver ignores unknown ones.
             log.debug("the hub sent a message of a type that is not known here")
 
     # Calls
@@ -171,7 +172,7 @@ class HubRequestHandler:
         line.append((envelope, answer))
 
     async def _process_commands(self, run_id: str, line: deque[tuple[messages.Envelope, HubReply]]) -> None:
-        """What is typed first arrives first."""
+        """Executes a run's commands in order: input arrives in the order in which it was typed."""
         while line:
             envelope, answer = line.popleft()
             try:
@@ -200,10 +201,10 @@ class HubRequestHandler:
         known = {name: value for name, value in ids.items() if isinstance(value, str) and len(value) <= wire_values.MAX_ID_LENGTH}
         answer("run.error", {"command": envelope.type, "error": problem, **known}, run_id=envelope.run_id)
 
-    # Both
+    # Commands and calls
 
     def _find_refusal(self, type_: str) -> str | None:
-        """Why the hub may not ask for this here; None when it may. The log has the first of each type."""
+        """Returns the reason why the hub may not request this here, or None. The first refusal of each type is logged."""
         needed = get_required_level(type_)
         if needed in self._allowed:
             return None
@@ -222,7 +223,8 @@ class HubRequestHandler:
         return card
 
     def _make_actor(self, source: _RequestSource) -> events.Actor:
-        """The hub, with whom it names. That is its claim, and says nothing about the users of this host."""
+        """Returns the hub as the actor, with the user that it names. That is its claim, and does not identify a user of this
+        host."""
         name = source.by if isinstance(source.by, str) and 0 < len(source.by) <= wire_values.MAX_ID_LENGTH else "a user"
         claims = events.Claim(name, source.actor if source.actor in messages.ACTORS else "web")
         return events.Actor(name=self._hub, via="hub", claims=claims)
@@ -235,14 +237,14 @@ class HubRequestHandler:
 
 
 def get_required_level(type_: str) -> str:
-    """What `hub_may` has to be for this. What is in no list, such as a type that is new, needs the most."""
+    """Returns the level of `hub_may` that a request needs. A type that is in no list, such as a new one, needs the highest."""
     if type_ in _WATCH_TYPES:
         return "watch"
     return "decide" if type_ in _DECIDE_TYPES else "start"
 
 
 class _Responder:
-    """The one answer to a call."""
+    """Sends the one answer to a call."""
 
     def __init__(self, answer: HubReply, envelope: messages.Envelope, request_id: str) -> None:
         self._answer = answer

@@ -1,5 +1,5 @@
-"""The link: dials the hub, and dials again for as long as it lives. What is told over it is the spool's, what is asked the
-orders'."""
+"""The link: it connects to the hub, and reconnects for as long as it lives. The spool sends the events, the request handler
+executes the hub's requests."""
 
 import asyncio
 import logging
@@ -22,19 +22,19 @@ log = logging.getLogger(__name__)
 
 
 class ConnectToHub(Protocol):
-    """`ws_client.connect` with its limits, or what behaves like it."""
+    """`ws_client.connect` with its limits, or a replacement."""
 
     def __call__(self, url: str, receiver: Receiver, *, token: str | None = None) -> Awaitable[Stream]: ...
 
 
 TASK_INTERVAL_S = 1.0
-"""How often it is looked whether acknowledgements are to be written, and sessions are settled."""
+"""Seconds between two checks for acknowledgements to write and sessions that are settled."""
 STABLE_AFTER_S = 5.0
-"""A connection that held so long was one: the next dial need not be slow."""
+"""A connection that lasted this many seconds was stable: the next attempt need not be delayed."""
 CLOSE_TIMEOUT_S = 2.0
 _REFUSALS = frozenset({401, 403})
 _TOKEN_MISSING = frozenset({400, 401, 422})
-"""What a hub answers that looks for the token in the address alone, as the document has it."""
+"""The statuses of a hub that expects the token in the address alone, as in the document."""
 
 
 class HubLink:
@@ -47,7 +47,7 @@ class HubLink:
         connect: ConnectToHub,
         random: Callable[[], float],
     ) -> None:
-        """`random` gives numbers from 0 to 1. Raises `settings.BadHubUrl`."""
+        """`random` returns numbers from 0 to 1. Raises `settings.InvalidHubUrl`."""
         self._tower = tower_
         self._settings = settings
         self._hub = settings.hub
@@ -81,7 +81,7 @@ class HubLink:
         self._tasks = [loop.create_task(self._run()), loop.create_task(self._send_heartbeats())]
 
     async def close(self) -> None:
-        """Says goodbye, writes down what was acknowledged, and leaves nothing running."""
+        """Closes the connection, writes the acknowledgements, and leaves no task running."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -105,10 +105,10 @@ class HubLink:
         return LinkStatus(self._phase, self._since_ms, self._problem, self._spool.backlog, self._spool.unacknowledged_count)
 
     def list_unsettled(self) -> dict[str, int] | None:
-        """The first seq of each session that the hub has not acknowledged; None while that is not known."""
+        """Returns the first seq of each session that the hub has not acknowledged; None while that is not known."""
         return self._spool.list_unsettled()
 
-    # Dialling
+    # Connecting
 
     async def _run(self) -> None:
         await self._load()
@@ -133,7 +133,7 @@ class HubLink:
                 return
 
     async def _dial(self) -> float:
-        """One connection, if there is one, to its end. How long to wait until the next."""
+        """Makes one connection, if possible, and waits for its end. Returns the seconds until the next attempt."""
         self._set_phase("connecting")
         line = HubConnection(self, self._settings.host_id)
         began = asyncio.get_running_loop().time()
@@ -142,7 +142,7 @@ class HubLink:
             await line.ended.wait()
         except ws_client.UpgradeRejected as refusal:
             if refusal.status in _REFUSALS:
-                # Trying again soon helps nobody: a person has to let us in first.
+                # An early retry is useless: the hub's operator has to admit this host first.
                 self._set_problem("refused", f"the hub refuses this host: {refusal}")
                 return self._settings.refused_s * (1 + self._random())
             self._set_problem("waiting", f"the hub answers {refusal}")
@@ -159,8 +159,8 @@ class HubLink:
         return self._compute_backoff()
 
     async def _connect_to_hub(self, line: HubConnection) -> None:
-        """The token travels in a header. Only a hub that misses it there, and does not say that it reads headers, gets it in the
-        address, and from then on at once."""
+        """The token is sent in a header. Only a hub that misses it there, and does not declare that it reads headers, gets it in
+        the address, and from then on at once."""
         settings = self._settings
         if not self._token_in_address and not settings.has_password:
             try:
@@ -176,7 +176,7 @@ class HubLink:
             log.warning("the hub at %s reads this host's token in the address alone; its proxies may log it", self._hub)
 
     def _compute_backoff(self) -> float:
-        """Between nothing and twice as much as the last time: hosts that lost one hub together do not come back together."""
+        """A random delay of up to twice the last maximum: hosts that lost one hub together do not reconnect together."""
         longest = min(self._settings.backoff_max_s, self._settings.backoff_min_s * 2.0 ** min(self._attempts, 30))
         self._attempts += 1
         return longest * self._random()
@@ -185,14 +185,14 @@ class HubLink:
         self._problem = problem
         self._set_phase(phase)
         if problem != self._logged_problem:
-            self._logged_problem = problem  # and not again each time that we try
+            self._logged_problem = problem  # not logged again at each attempt
             log.warning("%s (%s)", problem, self._hub)
 
     def _set_phase(self, phase: Phase) -> None:
         if phase != self._phase:
             self._phase, self._since_ms = phase, self._tower.now_ms()
 
-    # What the line tells: implements `line.Owner`
+    # Implements `hub_connection.HubConnectionOwner`
 
     def now_ms(self) -> int:
         return self._tower.now_ms()
@@ -217,7 +217,7 @@ class HubLink:
     def on_request(self, envelope: messages.Envelope, line: HubConnection) -> None:
         self._requests.handle(envelope, line.send_message)
 
-    # Now and then
+    # Periodic tasks
 
     async def _send_heartbeats(self) -> None:
         while True:

@@ -1,7 +1,8 @@
-"""What the hub does not have yet. The journal is the spool: here is only how far each session is told, and whose turn it is.
+"""The events that the hub does not have yet. The journal is the spool: this module only holds how far each session has been sent,
+and whose turn it is.
 
-What happens is sent as it happens, when nothing of its session is missing before it and the hub takes more. Everything else is
-read from the journal, a page of each session in turn. A session that the hub has all of is not kept here.
+An event is sent as it happens, when nothing before it in its session is missing and the hub takes more. All others are read from
+the journal, a page of each session in turn. A session that the hub has completely is not kept here.
 """
 
 import asyncio
@@ -21,15 +22,15 @@ log = logging.getLogger(__name__)
 
 PAGE_SIZE = 500
 QUIET_MS = 1_000
-"""How long nothing has happened in a session before it is put down as settled. More than a millisecond: what happens later must
-have a later time, or the next start would not see it."""
+"""Milliseconds without an event before a session is recorded as settled. It is more than one millisecond: a later event must have
+a later time, or the next start would not notice it."""
 MIN_REWIND_INTERVAL_S = 1.0
-"""How often at most one session is begun again because the hub asks for it."""
+"""The shortest time, in seconds, between two rewinds of one session that the hub causes."""
 _FIRST_CARDS = 1_000
 
 
 class SpoolChannel(Protocol):
-    """The way to the hub, while there is one."""
+    """The channel to the hub, while it is connected."""
 
     @property
     def is_ready(self) -> bool: ...
@@ -60,19 +61,19 @@ class Spool:
         self._backlog: deque[DeliveryState] = deque()
         self._prefers_fresh = True
         self._failed: dict[str, DeliveryState] = {}
-        """Could not be read just now."""
+        """Sessions that could not be read in this round."""
         self._pages: set[asyncio.Task[None]] = set()
         self._channel: SpoolChannel | None = None
         self._in_flight = 0
         self._reserved = 0
-        """Room in the window for pages that are being read."""
+        """The part of the window reserved for pages that are being read."""
         self._logged: set[str] = set()
         self._is_loaded = False
         self._unwatch = tower_.watch_batches(self._on_batch, owned_only=True)
 
     async def load(self, started_at_ms: int | None = None) -> None:
-        """What is left from before. Until then nothing is known, and nothing is sent. A hub that is new gets what has happened
-        since `started_at_ms`, because a session may begin and end before this is loaded."""
+        """Loads the state of the previous process. Until then nothing is known, and nothing is sent. A new hub gets the events
+        since `started_at_ms`, because a session may start and end before this is loaded."""
         since_ms = await self._acknowledgements.load(self._tower.now_ms() if started_at_ms is None else started_at_ms)
         cards, limit = await self._tower.list_cards(_FIRST_CARDS), _FIRST_CARDS
         while len(cards) == limit and cards[-1].updated_at_ms >= since_ms:
@@ -88,7 +89,7 @@ class Spool:
         self._is_loaded = True
 
     def _restore_session(self, card: journal.Card) -> None:
-        # A session that only streams is not put on its card each time, so one with a run is looked at anyway.
+        # Streaming alone does not update a session's card, so a session with a run is always read.
         is_idle = card.active_run_id is None and not card.shells
         if not (is_idle and self._acknowledgements.is_settled(card.session_id, card.updated_at_ms)):
             about = EnvelopeHeader.from_card(card, self._host_id)
@@ -103,7 +104,7 @@ class Spool:
         if self._is_loaded:
             self._forget_settled(quiet_ms=1)
 
-    # How it stands
+    # Status
 
     @property
     def backlog(self) -> int:
@@ -114,12 +115,12 @@ class Spool:
         return self._in_flight
 
     def list_unsettled(self) -> dict[str, int] | None:
-        """The first number that the hub does not have, of each session of which it does not have all. None: not known yet."""
+        """Returns the first number that the hub does not have, for each unsettled session. None: not known yet."""
         if not self._is_loaded:
             return None
         return {session_id: strand.acked + 1 for session_id, strand in self._deliveries.items() if not strand.is_settled}
 
-    # The line
+    # The channel
 
     def on_connected(self, line: SpoolChannel) -> None:
         assert self._channel is None, "one line at a time"
@@ -130,7 +131,7 @@ class Spool:
         self.pump()
 
     def on_disconnected(self) -> None:
-        """What was under way counts as not sent."""
+        """Messages in flight count as not sent."""
         self._channel = None
         self._fresh.clear()
         self._backlog.clear()
@@ -144,11 +145,11 @@ class Spool:
                 strand.turn += 1
                 strand.repeats = 0
 
-    # What happens here
+    # Local events
 
     def _on_batch(self, session: Session, batch: session_service.Batch) -> None:
         if session.host is not None:
-            return  # a hub's mirror of what another host tells
+            return  # a hub's mirror of another host's session
         strand = self._deliveries.get(batch.session_id)
         if strand is None:
             acked = self._acknowledgements.get_acknowledged_seq(batch.session_id) or 0
@@ -169,7 +170,8 @@ class Spool:
     # Turns
 
     def _compute_allowance(self, delivery: DeliveryState) -> int:
-        """Of the free room a session may take as much as it leaves: some that are never acknowledged do not stop the others."""
+        """A session may take as much of the free window as it leaves free: some that are never acknowledged do not block the
+        others."""
         room = self._window - self._in_flight - self._reserved
         return max(0, (room - len(delivery.in_flight) + 1) // 2)
 
@@ -179,12 +181,12 @@ class Spool:
             return
         if delivery.queued and (delivery.fresh or not fresh):
             return
-        # One that waited in the other line is skipped there when its time comes.
+        # A session that waited in the other queue is skipped there when its turn comes.
         delivery.queued, delivery.fresh = True, fresh
         (self._fresh if fresh else self._backlog).append(delivery)
 
     def pump(self, *, even_if_few: bool = False) -> None:
-        """Reads on, as far as the hub takes it. `at_any_rate`: even if there is room for a few only."""
+        """Reads further pages, as far as the hub takes them. `even_if_few`: even if only a few messages fit into the window."""
         while (
             self._channel is not None
             and self._channel.is_ready
@@ -194,7 +196,7 @@ class Spool:
         ):
             allowed = self._compute_allowance(strand)
             if strand.in_flight and allowed < self._min_page_size:
-                continue  # its own acknowledgements put it in line again
+                continue  # its own acknowledgements put it in the queue again
             most = min(PAGE_SIZE, allowed)
             self._reserved += most
             strand.busy, strand.more = True, False
@@ -203,7 +205,7 @@ class Spool:
             page.add_done_callback(self._pages.discard)
 
     def _take_next(self, *, fresh_only: bool) -> DeliveryState | None:
-        """Those in which something happens, and the others, in turns."""
+        """Takes sessions with new events and the others in turns."""
         while self._fresh or (self._backlog and not fresh_only):
             self._prefers_fresh = not self._prefers_fresh
             fresh_first = self._fresh and (fresh_only or self._prefers_fresh or not self._backlog)
@@ -257,7 +259,7 @@ class Spool:
         try:
             frames = delivery.encode_next(entries, limit, self._max_event_bytes)
         except Exception as bug:
-            # Half of it is worth nothing. Others go on, and this one is tried again.
+            # Half a page is void. Other sessions continue, and this one is retried.
             self._in_flight -= before
             delivery.rewind()
             self._on_problem(delivery, f"what happened in {delivery.session_id} after {delivery.cursor} cannot be told", bug)
@@ -271,7 +273,7 @@ class Spool:
         self._failed[delivery.session_id] = delivery
         self._log_once(f"trouble with {delivery.session_id}", problem, error)
 
-    # What the hub says
+    # Acknowledgements
 
     def on_acknowledged(self, run_id: str, last_seq: int) -> None:
         try:
@@ -282,7 +284,8 @@ class Spool:
         if strand is None:
             strand = self._reopen(session_id, last_seq)
         elif last_seq > strand.highest:
-            # It may remember what we forgot in a crash. What it was sent since then it has, at any rate; the rest does not count.
+            # The hub may remember numbers that we lost in a crash. It has at least what it was sent since then; higher numbers do
+            # not count.
             self._log_once("beyond", "the hub acknowledges more than it was told; only what it was told counts")
             if strand.in_flight:
                 self._in_flight -= strand.acknowledge(strand.sent)
@@ -305,7 +308,7 @@ class Spool:
             self.pump()
 
     def _reopen(self, session_id: str, last_seq: int) -> DeliveryState | None:
-        """A session that was settled, unless the hub takes that back."""
+        """Reopens a settled session when the hub has less than it had acknowledged."""
         acked = self._acknowledgements.get_acknowledged_seq(session_id)
         if acked is None:
             self._log_once("unknown", "the hub acknowledges a run that it was not told of")
@@ -325,21 +328,21 @@ class Spool:
         self._in_flight -= delivery.rewind()
 
     def _log_once(self, kind: str, problem: str, error: BaseException | None = None) -> None:
-        """Once: who does it will do it again."""
+        """Logs each kind of problem once: a peer that causes it will cause it again."""
         if kind not in self._logged and len(self._logged) < 1_000:
             self._logged.add(kind)
             log.warning(problem, exc_info=error)
 
-    # Now and then
+    # Periodic tasks
 
     def run_periodic_tasks(self) -> None:
-        """About once a second."""
+        """The link calls this about once a second."""
         self._forget_settled(QUIET_MS)
         for strand in self._deliveries.values():
             if strand.repeats > 1:
                 self._rewind(strand)
             elif strand.repeats and strand.in_flight:
-                strand.repeats = 2  # it repeats itself: if nothing moves until the next time, something got lost there
+                strand.repeats = 2  # the hub repeats itself: if nothing moves until the next round, messages were lost
         tired, self._failed = self._failed, {}
         for strand in (*tired.values(), *(strand for strand in self._deliveries.values() if strand.more)):
             self._enqueue(strand)

@@ -1,6 +1,6 @@
-"""`sleep`, `log` and `assert`: steps that need nothing but the run itself.
-
-`agent.run` and `approval`: steps that a tower does. Here is only the way to it."""
+"""The kinds `sleep`, `log` and `assert`, which need nothing but the run itself, and `agent.run` and `approval`, which are
+forwarded to the daemon.
+"""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -65,12 +65,12 @@ class AssertKind:
             raise failures.StepFailed("`value` is missing")
         value = given["value"]
         if "equals" in given:
-            # Scalars are strings in an IR, and numbers in what a step put out.
+            # Scalars are strings in an IR, and may be numbers in the output of a step.
             holds = value == given["equals"] or _format_value(value) == _format_value(given["equals"])
         else:
             holds = values.parse_truth(value)
         if not holds:
-            # What it is given stays the same, but its retry policy is the flow's to choose.
+            # The inputs stay the same, but the flow chooses its retry policy.
             raise failures.StepFailed(values.get_text(given, "message", "the assertion does not hold"), retriable=True)
         return {}
 

@@ -1,4 +1,4 @@
-"""Which kinds there are. It is asked before anything else, so it loads none of them and hardly anything besides."""
+"""The list of kinds. It is needed before anything else, so it loads no kind and hardly any other module."""
 
 import os
 import sys
@@ -18,17 +18,17 @@ BUILT_IN = {
     "sleep": f"{_PACKAGE}.basic:SleepKind",
 }
 SESSION_KINDS = {"agent.run": f"{_PACKAGE}.basic:RunAgentKind", "approval": f"{_PACKAGE}.basic:ApprovalKind"}
-"""Only a tower can do them."""
+"""Only the daemon can do these."""
 NEED_SHELL = frozenset({"shell"})
 
 
 def list_step_kinds(*, tower: bool = False) -> list[str]:
-    """All that a flow may use here, sorted."""
+    """Lists every kind that a flow may use here, sorted."""
     return sorted({*CONTROL, *BUILT_IN, *(SESSION_KINDS if tower else ()), *list_plugins()})
 
 
 def list_plugins() -> dict[str, str]:
-    """The kinds that others brought, with where each is. Ours come first: their names are taken."""
+    """Returns the kinds of plugins, with the place of each. Our own kinds come first: their names are taken."""
     if not any(_mentions_kinds(folder) for folder in sys.path):
         return {}
     from importlib import metadata
@@ -39,7 +39,9 @@ def list_plugins() -> dict[str, str]:
 
 
 def _mentions_kinds(folder: str) -> bool:
-    """Whether anything installed there has kinds. To load the library that knows takes longer than all the rest of a start."""
+    """Returns whether a package that is installed there has kinds. Importing the library for this takes longer than all the rest
+    of a start.
+    """
     try:
         installed = [entry.path for entry in os.scandir(folder or ".") if entry.name.endswith((".dist-info", ".egg-info"))]
     except OSError:

@@ -1,4 +1,6 @@
-"""`file.read` and `file.write`: texts in the run's folder and nowhere else. `scope` is the wall, and keeps secrets apart too."""
+"""The kinds `file.read` and `file.write`: texts in the run's folder and nowhere else. `scope` enforces that, and denies access to
+secrets too.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar

@@ -1,6 +1,7 @@
-"""`http.get` and `http.request`. Uses the HTTP library that comes with the MCP SDK, and loads it with the first step that asks.
+"""The kinds `http.get` and `http.request`. They use the HTTP library that comes with the MCP SDK, and import it with the first
+step that needs it.
 
-An address may hold a token, so messages name the host alone.
+An address may contain a token, so messages name the host alone.
 """
 
 import json
@@ -15,10 +16,10 @@ from switchtower.tools import concurrency
 
 LONGEST_ANSWER = 1024 * 1024
 _TIMEOUT = 60.0
-"""For a connection, and between two pieces of an answer. A step's own limit is for all of it."""
+"""The seconds for a connection, and between two pieces of a response. A step's own limit covers all of it."""
 _MOST_REDIRECTS = 5
 _MAY_PASS = frozenset({408, 425, 429})
-"""Answers below 500 that another try may change."""
+"""The status codes below 500 that may change with another attempt."""
 
 
 class HttpGetKind:
@@ -63,7 +64,7 @@ def _load() -> Any:
     import httpx2
 
     for name in ("httpx2", "httpcore2"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # they quote addresses
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # they log addresses
     return httpx2
 
 
@@ -115,7 +116,7 @@ def _make_outputs(response: Any, body: bytes) -> dict[str, Any]:
         text = body.decode("utf-8", "replace")
     answer = {"status": response.status_code, "headers": dict(response.headers), "body": text}
     if "json" in kind:
-        with suppress(ValueError, RecursionError):  # it may only say so: the body is there as it came
+        with suppress(ValueError, RecursionError):  # the content type may be wrong; the body is kept unchanged
             answer["json"] = json.loads(text)
     return answer
 

@@ -1,5 +1,5 @@
-"""`mcp.call`: one tool of one MCP server, which the step names itself: at a `url`, or as a `command` with `args` and `env` when
-the run may start programs. A server stays up for the steps that come after, and ends with the run.
+"""The kind `mcp.call`: one tool of one MCP server, which the step configures itself: at a `url`, or as a `command` with `args`
+and `env` when the run may start programs. A server stays connected for later steps, and ends with the run.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ def _configure_server(given: Mapping[str, Any], context: port.StepContext) -> co
     )
     workspace = context.setting.workspace
     try:
-        # No `${VAR}` is filled in: a flow may come from anywhere, and the runtime's variables are not its business.
+        # No `${VAR}` is expanded: a flow may come from anywhere, and must not read the runtime's variables.
         configured = config.configure_server(name, entry, trusted=True, file="the flow", workspace=workspace, variables={})
     except (config.InvalidServerEntry, config.ExpansionError) as error:
         raise failures.StepFailed(f"the MCP server cannot be used: {error}") from None

@@ -1,6 +1,6 @@
-"""From the name of a kind to the kind, loaded when a flow wants it. Refuses, before the run, what cannot be had here.
-
-What each step kind does, takes and gives, for people. Loads every kind that is installed, those of plugins too."""
+"""Loads a kind by its name when a flow needs it, and refuses unavailable kinds before the run. Also describes each installed
+kind, including those of plugins, for people.
+"""
 
 import importlib
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ _COROUTINE = 0x80
 
 class KindRegistry:
     def __init__(self, more: Mapping[str, port.StepKind] | None = None) -> None:
-        """`more` are kinds at hand, which come before those that are looked up."""
+        """`more` are loaded kinds, which take precedence over those that are looked up."""
         self._loaded: dict[str, port.StepKind] = dict(more or {})
 
     def load_kind(self, node: ir.FlowNode, setting: port.StepEnvironment) -> port.StepKind:
-        """Raises `faults.Invalid` (1002)."""
+        """Raises `failures.FlowRejected` (1002)."""
         name = node.kind
         if name in catalog.NEED_SHELL and not setting.allow_shell:
             raise _make_unsupported(node, f"`{name}` is not allowed here; hint: the run's `allow_shell` option allows it")
@@ -45,16 +45,16 @@ def _load(node: ir.FlowNode, place: str) -> port.StepKind:
 
 
 class InvalidKind(Exception):
-    """A kind cannot be loaded, or is none. The text says why, without the words of the module."""
+    """A kind cannot be loaded, or is not a kind. The text gives the reason, without any text of the module."""
 
 
 def load_class(place: str) -> port.StepKind:
-    """The kind at `module:Class`. Raises `Unusable`."""
+    """Loads the kind at `module:Class`. Raises `InvalidKind`."""
     module, _, name = place.partition(":")
     try:
         kind = getattr(importlib.import_module(module), name)()
         is_kind = _is_coroutine_function(getattr(kind, "run", None))
-    except (Exception, SystemExit) as error:  # a module of others may do anything when it is loaded
+    except (Exception, SystemExit) as error:  # a foreign module may do anything when it is imported
         failures.make_panic(error)
         raise InvalidKind(f"cannot be loaded ({type(error).__name__}); hint: stderr has the traceback") from None
     if not is_kind:
@@ -64,7 +64,9 @@ def load_class(place: str) -> port.StepKind:
 
 
 def _is_coroutine_function(run: Any) -> bool:
-    """As `inspect` has it, which takes longer to load than a whole small run. An object with `__call__` is given the benefit."""
+    """Like `inspect.iscoroutinefunction`, but importing `inspect` takes longer than a whole small run. An object with `__call__`
+    is accepted.
+    """
     code = getattr(run, "__code__", None)
     return callable(run) if code is None else bool(code.co_flags & _COROUTINE)
 
@@ -101,11 +103,11 @@ class KindDescription(Struct, frozen=True, kw_only=True):
     inputs: dict[str, str]
     outputs: dict[str, str]
     problem: str | None = None
-    """Why it cannot be used."""
+    """The reason why it cannot be used."""
 
 
 def describe_all() -> list[KindDescription]:
-    """Every kind, sorted by name. A plugin that cannot be loaded is described by its problem."""
+    """Describes every kind, sorted by name. A plugin that cannot be loaded is described by its problem."""
     found = [
         KindDescription(kind=kind, source="control", summary=summary, inputs=inputs, outputs=outputs)
         for kind, (summary, inputs, outputs) in _CONTROL.items()
@@ -143,7 +145,7 @@ def _format_texts(given: Any) -> dict[str, str]:
 
 
 def _format_line(text: Any) -> str:
-    """One printable line of a plugin's words."""
+    """Returns one printable line of a plugin's text."""
     line = " ".join(str(text)[: _LONGEST * 4].split())
     shown = "".join(letter if letter.isprintable() else "?" for letter in line)
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"

@@ -1,4 +1,4 @@
-"""`shell`: a command in the run's folder, when the run allows it. What it leaves running ends with the run."""
+"""The kind `shell`: a command in the run's folder, when the run allows it. Processes that it leaves running end with the run."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -9,7 +9,7 @@ from switchtower.engines.flow.runtime.kinds import port
 from switchtower.tools.processes import commands
 
 _NO_LIMIT = 366 * 24 * 3600.0
-"""A step's own limit cancels the command; this one is for the room that runs it, which wants a number."""
+"""A step's own limit cancels the command; this one only satisfies the function that runs it, which requires a number."""
 _LONGEST_COMPLAINT = 2000
 
 
