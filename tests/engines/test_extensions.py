@@ -19,7 +19,7 @@ COMMAND = """
     async def run(ctx, arguments):
         {body}
 
-    EXTENSION = port.Extension("tryout", "Tries something", (port.Command("tryout", "Tries something", run),))
+    EXTENSION = port.Extension("tryout", "Tries something", (port.ExtensionCommand("tryout", "Tries something", run),))
 """
 
 

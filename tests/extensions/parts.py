@@ -17,7 +17,7 @@ GREET = """
     async def greet(ctx, arguments):
         return f"say: hello {arguments}"
 
-    EXTENSION = port.Extension("greet", "Greets", (port.Command("greet", "Greets somebody", greet),))
+    EXTENSION = port.Extension("greet", "Greets", (port.ExtensionCommand("greet", "Greets somebody", greet),))
 """
 
 

@@ -12,7 +12,7 @@ FULL = port.RepositoryInfo(branch="feature", commit=COMMIT, changed=2, base="mai
 
 
 class ReviewExtensionContext:
-    """Implements `port.Context` with a repository that is told to it."""
+    """Implements `port.ExtensionContext` with a repository that is told to it."""
 
     workspace = "/work"
     session_id = "sess_1"

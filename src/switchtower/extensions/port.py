@@ -171,9 +171,6 @@ class ExtensionContext(Protocol):
         ...
 
 
-Context = ExtensionContext
-"""The name that installed extensions import, as in docs/extensions.md."""
-
 Run = Callable[[ExtensionContext, str], Awaitable[str | None]]
 """Takes the text behind the name. The returned text is the prompt of this run; None ends the run as a success without a model
 call.
@@ -186,10 +183,6 @@ class ExtensionCommand(Struct, frozen=True):
     name: str
     description: str
     run: Run
-
-
-Command = ExtensionCommand
-"""The name that installed extensions import, as in docs/extensions.md."""
 
 
 class Extension(Struct, frozen=True):

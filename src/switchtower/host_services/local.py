@@ -183,7 +183,7 @@ class LocalHostServices:
             warnings=(*command.warnings, *self._make_warnings(provider, command.model)),
         )
 
-    def needs_model_lookup(self, command: core_commands.StartSession) -> bool:
+    def is_model_known(self, command: core_commands.StartSession) -> bool:
         if command.program is not None or command.flow is not None:
             return True
         if command.provider == AUTO or command.preset is not None or command.budget is not None or self._settings.max_cost:

@@ -34,7 +34,7 @@ class StubHostServices:
     def get_workspace(self, session_id: str) -> host_services.WorkspaceServices:
         return self
 
-    def needs_model_lookup(self, command: commands.StartSession) -> bool:
+    def is_model_known(self, command: commands.StartSession) -> bool:
         return True
 
     async def look_up_model(self, command: commands.StartSession | commands.ConfigureSession) -> None:

@@ -111,7 +111,7 @@ class HostServices(WorkspaceServices, Protocol):
 
     def get_workspace(self, session_id: str) -> WorkspaceServices: ...
 
-    def needs_model_lookup(self, command: commands.StartSession) -> bool:
+    def is_model_known(self, command: commands.StartSession) -> bool:
         """Returns whether `prepare_session` can decide at once. If not, `look_up_model` must come first."""
         ...
 

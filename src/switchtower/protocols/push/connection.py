@@ -217,7 +217,7 @@ class PushConnection:
             return self.encode_answer(request, session_id, messages.StartSessionAnswer(session_id, state, token))
 
         wants_worktree = request.payload.worktree
-        if not wants_worktree and command.flow is None and self.tower.host_services.needs_model_lookup(command):
+        if not wants_worktree and command.flow is None and self.tower.host_services.is_model_known(command):
             self.submit(prepared(command), request, started)
             return
 

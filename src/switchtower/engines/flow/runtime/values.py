@@ -96,10 +96,6 @@ def get_text(given: Mapping[str, Any], name: str, default: str | None = None) ->
     return str(value)
 
 
-text = get_text
-"""The documented name for packages with step kinds (docs/flows.md)."""
-
-
 def get_number(given: Mapping[str, Any], name: str, default: float | None = None, *, most: float = math.inf) -> float:
     """Returns a number that is not negative."""
     value = given.get(name, default)

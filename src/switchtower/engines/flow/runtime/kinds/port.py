@@ -40,10 +40,6 @@ class StepContext(Struct, frozen=True):
         self.setting.events.add_log(level, message, step_id=self.step_id)
 
 
-Context = StepContext
-"""The name that packages with step kinds import, as in examples/opcua-simulation."""
-
-
 class StepKind(Protocol):
     """A kind describes itself with `summary` (a sentence), `inputs` and `outputs` (names and what each is), which
     `tower flow kinds` shows. A kind that never waits may have `instant = True`: its steps then need no event loop and do not
