@@ -62,7 +62,7 @@ def parse_unit(content: str) -> configparser.ConfigParser:
 
 
 def test_print_shows_the_unit_and_writes_nothing(in_process: InProcessCommand, user: Path) -> None:
-    ended = in_process("service", "install", "--for", "systemd", "--print")
+    ended = in_process("service", "install", "--manager", "systemd", "--print")
 
     assert (ended.code, ended.stderr) == (0, "")
     assert ended.text.startswith(f"# {user}/.config/systemd/user/switchtower.service\n")
@@ -81,7 +81,7 @@ def test_print_shows_the_unit_and_writes_nothing(in_process: InProcessCommand, u
 def test_with_socket_activation_systemd_listens(in_process: InProcessCommand) -> None:
     in_process.monkeypatch.setenv("TOWER_HOME", "/tmp/100%/home")
 
-    ended = in_process("service", "install", "--for", "systemd", "--socket-activation", "--print")
+    ended = in_process("service", "install", "--manager", "systemd", "--socket-activation", "--print")
 
     service, socket = ended.text.split("/switchtower.socket\n")
     assert parse_unit(socket)["Socket"]["ListenStream"] == "/tmp/100%%/home/run/pushd.sock", "`%` is systemd's own"
@@ -110,7 +110,7 @@ def test_systemd_itself_finds_nothing_wrong(in_process: InProcessCommand, tmp_pa
 
 
 def test_the_plist_says_the_same_to_launchd(in_process: InProcessCommand) -> None:
-    ended = in_process("service", "install", "--for", "launchd", "--print")
+    ended = in_process("service", "install", "--manager", "launchd", "--print")
 
     assert ended.code == 0
     agent = plistlib.loads(ended.stdout)
@@ -121,7 +121,7 @@ def test_the_plist_says_the_same_to_launchd(in_process: InProcessCommand) -> Non
 
 
 def test_launchd_cannot_listen_for_us(in_process: InProcessCommand) -> None:
-    ended = in_process("service", "install", "--for", "launchd", "--socket-activation")
+    ended = in_process("service", "install", "--manager", "launchd", "--socket-activation")
 
     assert (ended.code, ended.stdout) == (64, b"")
     assert "hint: " in ended.stderr
@@ -132,7 +132,7 @@ def test_keys_never_get_into_a_unit(in_process: InProcessCommand) -> None:
     in_process.monkeypatch.setenv("TOWER_REDACTION_EXTRA", "s3cret")
 
     for kind in ("systemd", "launchd"):
-        assert "s3cret" not in in_process("service", "install", "--for", kind, "--print").text
+        assert "s3cret" not in in_process("service", "install", "--manager", kind, "--print").text
 
 
 def test_install_writes_tells_systemd_and_status_and_uninstall_find_it(
@@ -140,14 +140,14 @@ def test_install_writes_tells_systemd_and_status_and_uninstall_find_it(
 ) -> None:
     folder = user / ".config/systemd/user"
 
-    installed = in_process("service", "install", "--for", "systemd", "--socket-activation")
+    installed = in_process("service", "install", "--manager", "systemd", "--socket-activation")
 
     assert installed.code == 0, installed.stderr
     assert installed.stdout == b""
     assert sorted(file.name for file in folder.iterdir()) == ["switchtower.service", "switchtower.socket"]
     assert systemctl.read_text() == "--user daemon-reload\n--user enable --now switchtower.socket\n"
 
-    status = in_process("service", "status", "--for", "systemd", "--json")
+    status = in_process("service", "status", "--manager", "systemd", "--json")
     assert status.code == 0
     assert status.json == {
         "kind": "systemd",
@@ -157,29 +157,29 @@ def test_install_writes_tells_systemd_and_status_and_uninstall_find_it(
         "socketActivation": True,
         "state": "active",
     }
-    assert "state:   active\n" in in_process("service", "status", "--for", "systemd").text
+    assert "state:   active\n" in in_process("service", "status", "--manager", "systemd").text
 
     systemctl.write_text("")
-    gone = in_process("service", "uninstall", "--for", "systemd")
+    gone = in_process("service", "uninstall", "--manager", "systemd")
     assert gone.code == 0
     assert list(folder.iterdir()) == []
     assert systemctl.read_text() == "--user disable --now switchtower.service switchtower.socket\n--user daemon-reload\n"
-    assert in_process("service", "status", "--for", "systemd").code == 1
-    assert in_process("service", "uninstall", "--for", "systemd").stderr == "the service is not installed\n"
+    assert in_process("service", "status", "--manager", "systemd").code == 1
+    assert in_process("service", "uninstall", "--manager", "systemd").stderr == "the service is not installed\n"
 
 
 def test_installing_again_without_the_socket_removes_it(in_process: InProcessCommand, user: Path, systemctl: Path) -> None:
-    in_process("service", "install", "--for", "systemd", "--socket-activation")
-    in_process("service", "install", "--for", "systemd")
+    in_process("service", "install", "--manager", "systemd", "--socket-activation")
+    in_process("service", "install", "--manager", "systemd")
 
     assert [file.name for file in (user / ".config/systemd/user").iterdir()] == ["switchtower.service"]
 
 
 def test_a_unit_from_another_shell_is_not_current(in_process: InProcessCommand, systemctl: Path) -> None:
-    in_process("service", "install", "--for", "systemd")
+    in_process("service", "install", "--manager", "systemd")
     in_process.monkeypatch.setenv("TOWER_HOME", "/tmp/another")
 
-    ended = in_process("service", "status", "--for", "systemd", "--json")
+    ended = in_process("service", "status", "--manager", "systemd", "--json")
 
     assert (ended.code, ended.json["current"]) == (0, False)
     assert "hint: install it again" in ended.stderr
@@ -188,13 +188,13 @@ def test_a_unit_from_another_shell_is_not_current(in_process: InProcessCommand, 
 def test_where_systemctl_is_not_there_the_commands_are_said(
     in_process: InProcessCommand, user: Path, no_service_manager: None
 ) -> None:
-    ended = in_process("service", "install", "--for", "systemd")
+    ended = in_process("service", "install", "--manager", "systemd")
 
     assert ended.code == 0
     assert (user / ".config/systemd/user/switchtower.service").exists()
     assert "hint: run `systemctl --user daemon-reload` where it is" in ended.stderr
     assert "hint: run `systemctl --user enable --now switchtower.service` where it is" in ended.stderr
-    assert in_process("service", "status", "--for", "systemd", "--json").json["state"] is None
+    assert in_process("service", "status", "--manager", "systemd", "--json").json["state"] is None
 
 
 def test_a_systemctl_that_fails_is_quoted_and_the_exit_code_says_so(
@@ -202,7 +202,7 @@ def test_a_systemctl_that_fails_is_quoted_and_the_exit_code_says_so(
 ) -> None:
     Path(f"{systemctl}.fails").touch()
 
-    ended = in_process("service", "install", "--for", "systemd")
+    ended = in_process("service", "install", "--manager", "systemd")
 
     assert ended.code == 1
     assert "`systemctl --user daemon-reload`: No medium found; hint: " in ended.stderr
@@ -213,6 +213,6 @@ def test_a_systemctl_that_fails_is_quoted_and_the_exit_code_says_so(
 def test_settings_that_only_this_shell_has_are_named(in_process: InProcessCommand, systemctl: Path) -> None:
     in_process.monkeypatch.setenv("TOWER_POLICY", "auto")
 
-    ended = in_process("service", "install", "--for", "systemd")
+    ended = in_process("service", "install", "--manager", "systemd")
 
     assert "not part of the service: TOWER_POLICY; hint: write them with `tower config set`" in ended.stderr

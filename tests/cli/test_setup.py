@@ -68,7 +68,7 @@ def test_a_key_that_is_refused_writes_nothing(tower_command: TowerCommand) -> No
 
     assert (ended.code, ended.stdout) == (1, b"")
     assert "API key refused; hint: check `WORK_KEY`" in ended.stderr
-    assert "`--no-test`" in ended.stderr
+    assert "`--no-verify`" in ended.stderr
     assert (tower_command.home / "config.toml").read_text() == before
     assert KEY not in ended.stderr
 
@@ -79,7 +79,7 @@ def test_without_a_test_nobody_is_called(tower_command: TowerCommand) -> None:
 
     with run_in_thread(refuse) as server:
         configure(tower_command, server)
-        ended = tower_command("setup", "--yes", "--provider", "work", "--model", "other", "--no-test", "--json")
+        ended = tower_command("setup", "--yes", "--provider", "work", "--model", "other", "--no-verify", "--json")
         assert all(not received.dialect for received in server.requests)
 
     assert (ended.code, ended.json["tested"]) == (0, False)
@@ -105,7 +105,7 @@ def test_a_provider_that_cannot_be_used_says_what_it_lacks(tower_command: TowerC
     assert not (tower_command.home / "config.toml").exists()
 
 
-@pytest.mark.parametrize("arguments", [[], ["--policy", "some"], ["--provider", ""], ["--no-test"]])
+@pytest.mark.parametrize("arguments", [[], ["--policy", "some"], ["--provider", ""], ["--no-verify"]])
 def test_without_a_terminal_or_with_nonsense_it_is_wrong_usage(tower_command: TowerCommand, arguments: list[str]) -> None:
     ended = tower_command("setup", *arguments)
 

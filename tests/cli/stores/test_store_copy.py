@@ -127,7 +127,7 @@ def test_a_database_with_a_node_alive_is_refused_either_way(
         (("sqlite", "postgresql://ann:secret@127.0.0.1:1/x"), "`postgresql://ann@127.0.0.1:1/x` cannot be reached: "),
         (("sqlite", "postgresql://ann:se cret@[/x"), "`postgresql://…`: the address of the database is not valid; hint: "),
         (("sqlite", "postgresqlx://ann:secret@db/x"), "FROM or TO is an address of another kind than `postgresql://…`; hint: "),
-        (("--resume", "--anew", "sqlite", "/tmp/x"), "--resume and --anew are opposites; hint: "),
+        (("--resume", "--restart", "sqlite", "/tmp/x"), "--resume and --restart are opposites; hint: "),
     ],
 )
 def test_what_cannot_be_copied_is_one_line_with_a_remedy(

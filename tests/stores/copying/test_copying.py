@@ -164,7 +164,7 @@ async def test_a_copy_can_begin_again(home: Path, fresh_dsn: str) -> None:
     with filled.read_home(home) as source:
         async with postgres.open_target(fresh_dsn) as target:
             await transfer.copy_journal(source, target)
-    assert (await move_in(home, fresh_dsn, anew=True)).already_there == 0
+    assert (await move_in(home, fresh_dsn, restart=True)).already_there == 0
 
 
 async def test_a_filled_database_is_refused_or_kept_aside(home: Path, fresh_dsn: str) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 KINDS = ("systemd", "launchd")
 _kind_option = click.option(
-    "--for", "kind", type=click.Choice(KINDS), help="The service manager: systemd or launchd. By default this machine's."
+    "--manager", "kind", type=click.Choice(KINDS), help="The service manager: systemd or launchd. By default this machine's."
 )
 _socket_option = click.option(
     "--socket-activation", is_flag=True, help="Let systemd listen, and start the daemon when somebody comes (not with launchd)."

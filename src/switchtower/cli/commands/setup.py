@@ -24,9 +24,9 @@ _SKIP_WORDS = ("s", "skip")
 @arguments.text_option("--model", "One of the provider's models; its usual one by default.")
 @arguments.policy_option("What sessions may do unasked")
 @click.option("--yes", is_flag=True, help="Ask nothing: what no flag says is taken as it would be offered.")
-@click.option("--no-test", is_flag=True, help="Write it without a call of the model.")
+@click.option("--no-verify", is_flag=True, help="Write it without a call of the model.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object: what was written, and where.")
-def setup(provider: str | None, model: str | None, policy: str | None, yes: bool, no_test: bool, as_json: bool) -> int:
+def setup(provider: str | None, model: str | None, policy: str | None, yes: bool, no_verify: bool, as_json: bool) -> int:
     """Choose the model and the policy from what is found on this machine, test the key, and write the configuration file.
 
     What was found is listed: keys in the environment, models of the file, servers such as Ollama, and the demo model, which needs
@@ -41,7 +41,7 @@ def setup(provider: str | None, model: str | None, policy: str | None, yes: bool
     Example:
       tower setup
       tower setup --yes --provider anthropic --policy ask
-      tower setup --yes --provider ollama --model qwen3 --no-test
+      tower setup --yes --provider ollama --model qwen3 --no-verify
     """
     from switchtower import config
     from switchtower.cli.configuration.setup_questions import SetupAnswers
@@ -51,7 +51,7 @@ def setup(provider: str | None, model: str | None, policy: str | None, yes: bool
     if not (interactive or yes or provider or model or policy):
         raise click.UsageError("there is no terminal to ask at; hint: add `--yes`, or name a `--provider`")
     given = SetupAnswers(provider, model, policy)
-    return asyncio.run(_SetupWizard(config.load(), given, interactive=interactive, tests=not no_test, as_json=as_json).run())
+    return asyncio.run(_SetupWizard(config.load(), given, interactive=interactive, tests=not no_verify, as_json=as_json).run())
 
 
 def run_first_setup(settings: "config.Settings") -> int:
@@ -113,7 +113,7 @@ class _SetupWizard:
                 return self._write(found, answers, trial)
             console.print_error(trial.problem or "the test failed")
             if not self._interactive:
-                console.print_line("nothing was written; hint: `--no-test` writes it all the same")
+                console.print_line("nothing was written; hint: `--no-verify` writes it all the same")
                 return console.ExitStatus.FAILED
             match (await self._read_line("  t try again · w write it all the same · Enter choose anew [C] ")).lower():
                 case "w":

@@ -35,10 +35,10 @@ def store(ctx: click.Context) -> None:
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @click.option("--resume", is_flag=True, help="Go on with a copy that was interrupted.")
-@click.option("--anew", is_flag=True, help="Throw away what an interrupted copy left, and begin again.")
+@click.option("--restart", is_flag=True, help="Throw away what an interrupted copy left, and begin again.")
 @click.option("--verify-only", is_flag=True, help="Copy nothing: only compare the two.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object: what was copied and compared, and each difference.")
-def copy(source: str, target: str, resume: bool, anew: bool, verify_only: bool, as_json: bool) -> int:
+def copy(source: str, target: str, resume: bool, restart: bool, verify_only: bool, as_json: bool) -> int:
     """Copy sessions with all their entries, receipts, users, logins, hosts, and the secrets that logins hang on.
 
     FROM and TO are `postgresql://…`, `sqlite` for the files of this home, or the folder of another home. Both must be stopped.
@@ -67,9 +67,9 @@ def copy(source: str, target: str, resume: bool, anew: bool, verify_only: bool, 
         ours, theirs = store_location.parse_location(source), store_location.parse_location(target)
         if ours.display_name == theirs.display_name:
             raise TransferError("FROM and TO are the same", hint="name another place to copy to")
-        if resume and anew:
-            raise TransferError("--resume and --anew are opposites", hint="choose one of them")
-        moved, compared = asyncio.run(_run_copy(ours, theirs, resume=resume, restart=anew, verify_only=verify_only))
+        if resume and restart:
+            raise TransferError("--resume and --restart are opposites", hint="choose one of them")
+        moved, compared = asyncio.run(_run_copy(ours, theirs, resume=resume, restart=restart, verify_only=verify_only))
     except (TransferError, StoreUnreadable) as problem:
         raise click.ClickException(str(problem)) from None
     except AlreadyRunning as problem:
@@ -154,7 +154,7 @@ def _print_result(
         return console.ExitStatus.OK
     if moved is not None:
         console.print_line(
-            "nothing took its place at the target; hint: see `tower journal verify` of both, and try again with --anew"
+            "nothing took its place at the target; hint: see `tower journal verify` of both, and try again with --restart"
         )
     return console.ExitStatus.FAILED
 

@@ -53,7 +53,7 @@ async def restore_into_database(dsn: str, staged: Mapping[str, Path], move_files
     for path, kind in ((journal, inspection.JOURNAL), (registry, inspection.REGISTRY)):
         if path is not None:
             _migrate_copy(path, kind)
-    async with postgres.open_target(dsn, anew=True, replace=True) as target:
+    async with postgres.open_target(dsn, restart=True, replace=True) as target:
         with store_location.open_home_files(journal, registry) as source:
             await transfer.copy_journal(source, target)
             if registry is not None:

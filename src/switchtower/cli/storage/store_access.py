@@ -44,7 +44,7 @@ async def require_no_live_nodes(place: store_location.StoreLocation) -> None:
 async def open_for_writing(place: store_location.StoreLocation, *, resume: bool, restart: bool) -> AsyncIterator[StoreTarget]:
     """Opens an empty store, or the result of an interrupted copy. Raises the same errors as `open_for_reading`."""
     if isinstance(place, store_location.DatabaseStore):
-        async with postgres.open_target(place.dsn, resume=resume, anew=restart) as target:
+        async with postgres.open_target(place.dsn, resume=resume, restart=restart) as target:
             yield target
         return
     settings = place.settings
@@ -54,7 +54,7 @@ async def open_for_writing(place: store_location.StoreLocation, *, resume: bool,
             sqlite.discard_partial_copy(settings.data_dir)
         if sqlite.has_partial_copy(settings.data_dir) and not resume:
             raise TransferError(
-                f"a copy into `{place.display_name}` was interrupted", hint="--resume goes on with it, --anew begins again"
+                f"a copy into `{place.display_name}` was interrupted", hint="--resume goes on with it, --restart begins again"
             )
         made = SqliteTarget(settings.data_dir)
         try:

@@ -287,7 +287,7 @@ class PostgresWriter:
 
     async def _store(self, rest: deque[_PendingAppend], *, fresh: bool) -> None:
         """Takes one batch from the front and completes it. `fresh`: the heads of its sessions are read from the database."""
-        await self._look_up([item.append for item in rest], anew=fresh)
+        await self._look_up([item.append for item in rest], reload=fresh)
         group, accepted = PostgresBatch(self._heads), list[_PendingAppend]()
         doubtful: list[_PendingAppend] = []
         doubted: set[str] = set()
@@ -329,12 +329,12 @@ class PostgresWriter:
                 item.resolve(_translate_failure(problem))
             raise
 
-    async def _look_up(self, appends: list[journal.Append], *, anew: bool) -> None:
+    async def _look_up(self, appends: list[journal.Append], *, reload: bool) -> None:
         """A session that starts counts as new: the database checks that itself."""
         wanted = {
             append.session_id
             for append in appends
-            if anew or (append.session_id not in self._heads and not (append.entries and append.entries[0].seq == 1))
+            if reload or (append.session_id not in self._heads and not (append.entries and append.entries[0].seq == 1))
         }
         if wanted:
             await self._heads.load(await self._writer_connection.get_connection(), wanted)

@@ -122,9 +122,9 @@ async def has_data(connection: PostgresConnection) -> bool:
 
 @asynccontextmanager
 async def open_target(
-    dsn: str, *, resume: bool = False, anew: bool = False, replace: bool = False, timeout: float = _LOCK_TIMEOUT
+    dsn: str, *, resume: bool = False, restart: bool = False, replace: bool = False, timeout: float = _LOCK_TIMEOUT
 ) -> AsyncIterator["PostgresTarget"]:
-    """`resume`: continues what an interrupted copy left; `anew` discards that. `replace`: an existing store is moved aside in
+    """`resume`: continues what an interrupted copy left; `restart` discards that. `replace`: an existing store is moved aside in
     the end. Raises `TransferError` and `StoreUnreadable`.
     """
     place = database.mask_password(dsn)
@@ -135,7 +135,7 @@ async def open_target(
             await check_no_live_nodes(connection, place)
             if not replace and await has_data(connection):
                 raise TransferError(f"`{place}` is not empty", hint="name an empty database; --verify-only compares it")
-        await _prepare_staging(connection, place, resume=resume, anew=anew)
+        await _prepare_staging(connection, place, resume=resume, restart=restart)
         await connection.execute(f"SET search_path = {STAGING}")
         # After a crash of the server the copy is consistent, though perhaps less complete; the last commit waits for all of it.
         await connection.execute("SET synchronous_commit = off")
@@ -156,13 +156,13 @@ async def _lock_target(connection: PostgresConnection, place: str, timeout: floa
     raise TransferError(f"another copy into `{place}` is under way", hint="wait for it")
 
 
-async def _prepare_staging(connection: PostgresConnection, place: str, *, resume: bool, anew: bool) -> None:
+async def _prepare_staging(connection: PostgresConnection, place: str, *, resume: bool, restart: bool) -> None:
     version = await inspection.read_schema_version(connection, STAGING)
-    if version and not anew:
+    if version and not restart:
         if not resume:
-            raise TransferError(f"a copy into `{place}` was interrupted", hint="--resume goes on with it, --anew begins again")
+            raise TransferError(f"a copy into `{place}` was interrupted", hint="--resume goes on with it, --restart begins again")
         if version != max(database.load_scripts()):
-            raise TransferError(f"a copy into `{place}` was begun by another version of the program", hint="--anew begins again")
+            raise TransferError(f"a copy into `{place}` was begun by another version of the program", hint="--restart begins again")
         return
     async with connection.transaction():
         await connection.execute(f"DROP SCHEMA IF EXISTS {STAGING} CASCADE")

@@ -171,6 +171,7 @@ class CommandDispatcher:
             namespace=client.namespace,
             session_id=request.session_id,
             fingerprint=request.meaning,
+            version=self._settler.get_version(request.session_id),
             request=request,
             client=client,
             told=told,

@@ -354,7 +354,7 @@ class CommandExecutor:
         self._cancel(job)
         session_id = limits.get_versioned_session(job.command, job.session_id, job.made_session_id)
         if settled:
-            self._on_settled(job, self._settler.apply_version(outcome, session_id))
+            self._on_settled(job, self._settler.apply_version(outcome, session_id, last_known=job.version))
         else:
             self._settler.settle(job, session_id, outcome, partial(self._on_settled, job))
 

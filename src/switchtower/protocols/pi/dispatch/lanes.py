@@ -48,6 +48,8 @@ class PendingCommand(Struct, eq=False, kw_only=True):
     session_id: str | None
     fingerprint: inbound.Fingerprint | None
     """None: the command has no identity."""
+    version: int | None = None
+    """The session's version at the command's admission, for a response after the session's deletion."""
     ids: list[str] = []
     keys: list[str] = []
     lane: "CommandLane | None" = None

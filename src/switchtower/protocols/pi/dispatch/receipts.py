@@ -136,7 +136,7 @@ class OutcomeSettler:
         """Calls `then` with the outcome as it is to be sent: at once when there is nothing to store."""
         command = pending.command
         if session_id is None or command not in limits.MUTATING or not self._must_store(pending, session_id, outcome):
-            then(self.apply_version(outcome, session_id))
+            then(self.apply_version(outcome, session_id, last_known=pending.version))
             return
         task = asyncio.ensure_future(self._settle(self._last.get(session_id), pending, session_id, outcome))
         self._last[session_id] = task
@@ -179,7 +179,7 @@ class OutcomeSettler:
         if before is not None:
             await asyncio.wait([before])
         advances = outcome.success and pending.command in limits.ADVANCING
-        outcome = self.apply_version(outcome, session_id, ahead=1 if advances else 0)
+        outcome = self.apply_version(outcome, session_id, ahead=1 if advances else 0, last_known=pending.version)
         stored = make_end_receipts(pending, outcome, self._limits, self._now_ms())
         try:
             version = await self._ledger.settle(ports.Settlement(session_id, pending.command, advances, stored))
@@ -190,13 +190,20 @@ class OutcomeSettler:
             return msgspec.structs.replace(outcome, sessionVersion=version)
         return outcome
 
+    def get_version(self, session_id: str | None) -> int | None:
+        return None if session_id is None else self._ledger.get_version(session_id)
+
     def apply_version(
-        self, outcome: responses.CommandOutcome, session_id: str | None, *, ahead: int = 0
+        self, outcome: responses.CommandOutcome, session_id: str | None, *, ahead: int = 0, last_known: int | None = None
     ) -> responses.CommandOutcome:
-        """Interop, Envelope: every success that is about one session reports its version; a failure does not."""
+        """Interop, Envelope: every success that is about one session reports its version; a failure does not. `last_known` is
+        reported when the session was deleted while the command ran.
+        """
         if not outcome.success or session_id is None or outcome.command not in limits.VERSIONED:
             return outcome
         version = 0 if outcome.command == "create_session" else self._ledger.get_version(session_id)
+        if version is None:
+            version, ahead = last_known, 0
         if version is None:
             return outcome
         return responses.CommandOutcome(outcome.command, True, outcome.data, UNSET, version + ahead)
