@@ -1,8 +1,8 @@
 """Relay: a program's output to the journal, a host's events to the hub's, the drain of a spool, and a key there and back."""
 
 from collections.abc import Iterator
-from typing import Any
 
+from bench.processes import Server
 from bench.row import Row, compare
 from bench.setting import BenchContext
 
@@ -104,6 +104,6 @@ def _echo(setting: BenchContext) -> Row:
     return compare("relay", name, "ms", *figures, BARE_PTY)
 
 
-def _get_address(server: Any) -> dict[str, str]:
-    endpoints = server.endpoints()
+def _get_address(server: Server) -> dict[str, str]:
+    endpoints = server.read_endpoints()
     return {"http": endpoints["http"], "token": endpoints["token"]}

@@ -59,7 +59,9 @@ class NodeSessionService:
         card = await self._runtime.find_card(session_id)
         return None if card is None else self._add_home(card)
 
-    async def list_cards(self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = ()) -> list[journal.Card]:
+    async def list_cards(
+        self, limit: int, *, loaded: bool = False, states: Sequence[events.SessionState] = ()
+    ) -> list[journal.Card]:
         return [self._add_home(card) for card in await self._runtime.list_cards(limit, loaded=loaded, states=states)]
 
     def _add_home(self, card: journal.Card) -> journal.Card:
