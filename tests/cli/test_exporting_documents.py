@@ -139,6 +139,7 @@ OWN_TAGS = ("<details><summary>Thinking</summary>", "<details><summary>Begun, an
 @given(nasty)
 @example("```\n# You\n")
 @example("~~~ a`b\n\n## You\n")
+@example("```~~~a`b<b>~~~a`b")
 @example("`\n`<script>` `")
 @example("- x `a\n- <script> `")
 @example("\\`<script>`")

@@ -48,11 +48,11 @@ def test_an_entry_point_may_also_make_the_extension(install: Install) -> None:
         ("from switchtower.extensions import port\nEXTENSION = port.Extension('G r', '', ())", "'G r' is not a name"),
         ("from switchtower.extensions import port\nEXTENSION = port.Extension('g', '', (7,))", "is no `Command`"),
         (
-            "from switchtower.extensions import port\nEXTENSION = port.Extension('g', '', (port.ExtensionCommand('../x', '', print),))",
+            "from switchtower.extensions.port import *\nEXTENSION = Extension('g', '', (ExtensionCommand('../x', '', print),))",
             "'../x' is not a name for a command",
         ),
         (
-            "from switchtower.extensions import port\nEXTENSION = port.Extension('g', '', (port.ExtensionCommand('x', '', 'run'),))",
+            "from switchtower.extensions.port import *\nEXTENSION = Extension('g', '', (ExtensionCommand('x', '', 'run'),))",
             "is no `Command`",
         ),
     ],

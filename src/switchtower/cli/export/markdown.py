@@ -8,8 +8,7 @@ import html
 import re
 from collections.abc import Iterator
 
-from switchtower.cli.export import blocks
-from switchtower.cli.export import markup as abouts
+from switchtower.cli.export import blocks, markup
 from switchtower.presentation.run_facts import RunUsage
 from switchtower.presentation.safe_text import to_exact_text, to_plain_line, to_plain_text
 from switchtower.protocols.push import extension_messages
@@ -25,8 +24,8 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&!])")
 
 
 def render_head(session_id: str, about: extension_messages.SessionInfo | None) -> str:
-    facts = "\n".join(f"- {name}: {escape_inline(value)}" for name, value in abouts.list_facts(session_id, about))
-    return f"# {escape_inline(abouts.format_title(session_id, about))}\n\n{facts}\n\n---\n"
+    facts = "\n".join(f"- {name}: {escape_inline(value)}" for name, value in markup.list_facts(session_id, about))
+    return f"# {escape_inline(markup.format_title(session_id, about))}\n\n{facts}\n\n---\n"
 
 
 def render_tail(usage: RunUsage) -> str:
@@ -40,7 +39,7 @@ def render_block(block: blocks.ExportBlock) -> str:
 def _render_paragraphs(block: blocks.ExportBlock) -> Iterator[str]:
     match block:
         case blocks.ExportedMessage():
-            yield f"## You{f' ({block.how})' if block.how else ''} · {abouts.format_moment(block.ts)}"
+            yield f"## You{f' ({block.how})' if block.how else ''} · {markup.format_moment(block.ts)}"
             yield "\n".join(f"> {line}".rstrip() for line in render_prose(block.text).split("\n"))
         case blocks.ExportedText():
             yield from _render_message(block)
@@ -51,12 +50,12 @@ def _render_paragraphs(block: blocks.ExportBlock) -> Iterator[str]:
         case blocks.ExportedNotice():
             yield f"*{'Error' if block.is_error else 'Note'}: {escape_inline(block.text)}*"
             if block.detail:
-                yield abouts.fence_code(to_plain_text(block.detail))
+                yield markup.fence_code(to_plain_text(block.detail))
         case blocks.ExportedRunEnd():
             yield from _render_run_end(block)
         case blocks.ExportedScreen():
             yield "## The terminal's screen"
-            yield abouts.fence_code(to_plain_text("\n".join(block.lines)))
+            yield markup.fence_code(to_plain_text("\n".join(block.lines)))
         case _:
             raise AssertionError(f"no such block: {type(block).__name__}")
 
@@ -65,18 +64,18 @@ def _render_message(block: blocks.ExportedText) -> Iterator[str]:
     if block.thinking or block.void:
         summary = "Thinking" if block.thinking else "Begun, and then begun again"
         yield f"<details><summary>{summary}</summary>"
-        yield abouts.fence_code(to_plain_text(block.text))
+        yield markup.fence_code(to_plain_text(block.text))
         yield "</details>"
         return
     if not block.goes_on:
-        yield f"## Assistant · {abouts.format_moment(block.ts)}"
+        yield f"## Assistant · {markup.format_moment(block.ts)}"
     yield render_prose(block.text)
 
 
 def _render_tool(block: blocks.ExportedToolCall) -> Iterator[str]:
     how = "failed, " if block.is_error else ""
     ended = f" · {how}{block.duration_ms} ms" if block.result is not None else " · no result"
-    yield f"### {abouts.format_code_span(to_plain_line(block.name)) or 'A tool'}{ended}"
+    yield f"### {markup.format_code_span(to_plain_line(block.name)) or 'A tool'}{ended}"
     yield from _render_arguments(block.args)
     if block.problem:
         yield f"*{escape_inline(block.problem)}*"
@@ -88,38 +87,38 @@ def _render_output(text: str) -> Iterator[str]:
     if not count:
         return
     if count <= SHORT_OUTPUT_LINES:
-        yield abouts.fence_code(text)
+        yield markup.fence_code(text)
         return
     yield f"<details><summary>Output, {count} lines</summary>"
-    yield abouts.fence_code(text)
+    yield markup.fence_code(text)
     yield "</details>"
 
 
 def _render_approval(block: blocks.ExportedApproval) -> Iterator[str]:
     approval = block.approval
     yield f"### Approval: {escape_inline(to_exact_text(approval.title))} · {escape_inline(block.ending) or 'not decided yet'}"
-    yield f"{escape_inline(to_exact_text(approval.summary))} · asked {abouts.format_moment(block.ts)}"
+    yield f"{escape_inline(to_exact_text(approval.summary))} · asked {markup.format_moment(block.ts)}"
     if approval.details.get("destructive") is True:
         yield "**Destructive.**"
     yield from _render_arguments(approval.details)
 
 
 def _render_arguments(values: dict[str, object]) -> Iterator[str]:
-    for name, text, kind in abouts.split_arguments(values):
+    for name, text, kind in markup.split_arguments(values):
         if name:
-            yield f"{abouts.format_code_span(to_plain_line(to_exact_text(name)))}:"
-        yield abouts.fence_code(to_exact_text(text), kind)
+            yield f"{markup.format_code_span(to_plain_line(to_exact_text(name)))}:"
+        yield markup.fence_code(to_exact_text(text), kind)
 
 
 def _render_run_end(block: blocks.ExportedRunEnd) -> Iterator[str]:
-    yield f"**{escape_inline(block.outcome)}** · {abouts.format_moment(block.ts)}" + (
+    yield f"**{escape_inline(block.outcome)}** · {markup.format_moment(block.ts)}" + (
         f" · {escape_inline(block.usage)}" if block.usage else ""
     )
     if block.outcome != "success" and block.summary.strip():
-        yield abouts.fence_code(to_plain_text(block.summary))
+        yield markup.fence_code(to_plain_text(block.summary))
     for result in block.results:
         verdict = "accepted" if result.passed else f"not accepted, exit code {result.exitCode}"
-        yield f"- {abouts.format_code_span(to_plain_line(result.id))}: {verdict}"
+        yield f"- {markup.format_code_span(to_plain_line(result.id))}: {verdict}"
         if result.output.strip() and not result.passed:
             yield from _render_output(to_plain_text(result.output))
 
@@ -127,13 +126,15 @@ def _render_run_end(block: blocks.ExportedRunEnd) -> Iterator[str]:
 def render_prose(text: str) -> str:
     """Renders a model's Markdown with closed fences, escaped tags, and headings below ours."""
     return "\n".join(
-        abouts.fence_code(part.text, part.info) if part.is_code else _escape_structure(part.text)
-        for part in abouts.split_fences(to_plain_text(text))
+        markup.fence_code(part.text, part.info) if part.is_code else _escape_structure(part.text)
+        for part in markup.split_fences(to_plain_text(text))
     )
 
 
 def _escape_structure(text: str) -> str:
-    without_tags = "\n".join(_escape_tags(line) for line in text.split("\n"))
+    # A line that was no fence can become one when a code span with a backtick in its info string turns into an element.
+    lines = (_escape_tags(line) for line in text.split("\n"))
+    without_tags = "\n".join(re.sub(r"^( *)", r"\1\\", line, count=1) if markup.is_fence(line) else line for line in lines)
     lowered = _HEADING.sub(lambda found: f"{found[1]}{'#' * min(6, len(found[2]) + 3)}", without_tags)
     return _UNDERLINE.sub(r"\n\1\\\2", lowered)
 

@@ -63,6 +63,11 @@ def split_fences(text: str) -> Iterator[MarkdownPart]:
         yield MarkdownPart(False, "", "\n".join(prose))
 
 
+def is_fence(line: str) -> bool:
+    """Returns whether the line opens a fence."""
+    return _OPENING.match(line) is not None
+
+
 def _is_closing(line: str, opening: str) -> bool:
     """Returns whether the line closes the fence, as defined by CommonMark: the same mark, at least as long, and nothing
     after it."""

@@ -162,7 +162,9 @@ async def _prepare_staging(connection: PostgresConnection, place: str, *, resume
         if not resume:
             raise TransferError(f"a copy into `{place}` was interrupted", hint="--resume goes on with it, --restart begins again")
         if version != max(database.load_scripts()):
-            raise TransferError(f"a copy into `{place}` was begun by another version of the program", hint="--restart begins again")
+            raise TransferError(
+                f"a copy into `{place}` was begun by another version of the program", hint="--restart begins again"
+            )
         return
     async with connection.transaction():
         await connection.execute(f"DROP SCHEMA IF EXISTS {STAGING} CASCADE")
