@@ -13,7 +13,7 @@ from switchtower.protocols.rep import driver, outcome
 RUNTIMES = Path(__file__).parent / "runtimes"
 DRIVER_TIMEOUT = 120
 """Seconds after which a test gives up: long, because the machine may be busy with something else."""
-_HOOKS = ("cancel", "on_event", "remember", "adapt", "check", "drive_control")
+_HOOKS = ("cancel", "on_event", "on_capabilities", "adapt", "check", "drive_control")
 
 IR: dict[str, Any] = {
     "version": "1.0.0",

@@ -67,7 +67,7 @@ async def test_a_refused_runtime_can_be_looked_at() -> None:
     def remember(said: dict[str, Any]) -> None:
         capabilities.write_capabilities("mine", said)
 
-    ended = await drive("good", required=["agent.run"], remember=remember)
+    ended = await drive("good", required=["agent.run"], on_capabilities=remember)
 
     assert ended.exit_code == 3
     known = capabilities.read_capabilities("mine")

@@ -95,7 +95,7 @@ async def test_a_kind_that_the_runtime_lacks_ends_with_exit_code_3_and_a_remedy(
         "good",
         required=["log", "agent.run", "http.get"],
         engine="mine",
-        remember=remembered.append,
+        on_capabilities=remembered.append,
         env={"NOTES": str(asked)},
     )
 

@@ -119,84 +119,100 @@ class MeshContract:
             assert dict(mesh.peers) == {other.local_peer.node_id: other.local_peer for other in meshes if other is not mesh}
 
     async def test_who_watches_is_told_at_once_of_who_is_there_and_later_of_who_goes(
-        self, here: ClosableMesh, there: ClosableMesh
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
     ) -> None:
         told: list[tuple[str, ports.MeshPeer]] = []
         gone = asyncio.Event()
 
         def went(peer: ports.MeshPeer) -> None:
             told.append(("went", peer))
-            assert peer.node_id not in here.peers
+            assert peer.node_id not in local_mesh.peers
             gone.set()
 
-        here.watch(lambda peer: told.append(("came", peer)), went)
-        assert told == [("came", there.local_peer)]
-        await there.close()
+        local_mesh.watch(lambda peer: told.append(("came", peer)), went)
+        assert told == [("came", remote_mesh.local_peer)]
+        await remote_mesh.close()
         await gone.wait()
-        assert told == [("came", there.local_peer), ("went", there.local_peer)]
+        assert told == [("came", remote_mesh.local_peer), ("went", remote_mesh.local_peer)]
 
-    async def test_who_stopped_watching_is_told_nothing(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_who_stopped_watching_is_told_nothing(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
         told: list[ports.MeshPeer] = []
-        stop = here.watch(lambda _peer: None, told.append)
+        stop = local_mesh.watch(lambda _peer: None, told.append)
         stop()
-        await there.close()
-        await wait_until_gone(here, there.local_peer.node_id)
+        await remote_mesh.close()
+        await wait_until_gone(local_mesh, remote_mesh.local_peer.node_id)
         assert told == []
 
-    async def test_who_is_no_longer_among_the_nodes_is_hung_up_on_at_once(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        there.handle_requests("never", reply_never)
-        asked = request(here, there.local_peer.node_id, "never")
-        here.update_nodes([])
-        assert here.peers == {}
+    async def test_who_is_no_longer_among_the_nodes_is_hung_up_on_at_once(
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
+    ) -> None:
+        remote_mesh.handle_requests("never", reply_never)
+        asked = request(local_mesh, remote_mesh.local_peer.node_id, "never")
+        local_mesh.update_nodes([])
+        assert local_mesh.peers == {}
         answer = await asked
         assert isinstance(answer, ports.NodeUnreachable)
-        assert not here.notify(there.local_peer.node_id, "greeting", b"")
+        assert not local_mesh.notify(remote_mesh.local_peer.node_id, "greeting", b"")
 
-    async def test_who_is_no_longer_among_the_nodes_is_not_answered_either(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_who_is_no_longer_among_the_nodes_is_not_answered_either(
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
+    ) -> None:
         asked_here = asyncio.Event()
-        here.handle_requests("never", lambda _node_id, _body, _reply: asked_here.set())
-        asked = request(there, here.local_peer.node_id, "never")
+        local_mesh.handle_requests("never", lambda _node_id, _body, _reply: asked_here.set())
+        asked = request(remote_mesh, local_mesh.local_peer.node_id, "never")
         await asked_here.wait()
-        here.update_nodes([])
+        local_mesh.update_nodes([])
         assert isinstance(await asked, ports.NodeUnreachable)
 
-    async def test_a_node_that_is_among_them_again_is_met_again(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        there.handle_requests("echo", reply_echo)
-        here.update_nodes([])
-        here.update_nodes([(there.local_peer.node_id, there.address)])
-        await wait_until_met(here, there.local_peer.node_id)
-        assert await request(here, there.local_peer.node_id, "echo", b"again") == b"again"
+    async def test_a_node_that_is_among_them_again_is_met_again(
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
+    ) -> None:
+        remote_mesh.handle_requests("echo", reply_echo)
+        local_mesh.update_nodes([])
+        local_mesh.update_nodes([(remote_mesh.local_peer.node_id, remote_mesh.address)])
+        await wait_until_met(local_mesh, remote_mesh.local_peer.node_id)
+        assert await request(local_mesh, remote_mesh.local_peer.node_id, "echo", b"again") == b"again"
 
-    async def test_a_node_does_not_meet_itself(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        here.update_nodes([(here.local_peer.node_id, here.address), (there.local_peer.node_id, there.address)])
-        assert set(here.peers) == {there.local_peer.node_id}
+    async def test_a_node_does_not_meet_itself(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
+        local_mesh.update_nodes(
+            [(local_mesh.local_peer.node_id, local_mesh.address), (remote_mesh.local_peer.node_id, remote_mesh.address)]
+        )
+        assert set(local_mesh.peers) == {remote_mesh.local_peer.node_id}
 
     # Questions
 
-    async def test_a_question_is_answered_now_or_later(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_a_question_is_answered_now_or_later(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
         replies: list[ports.ReplyCallback] = []
-        there.handle_requests("later", lambda _node_id, _body, reply: replies.append(reply))
-        there.handle_requests("now", lambda node_id, body, reply: reply(node_id.encode() + body))
-        later = request(here, there.local_peer.node_id, "later")
-        assert await request(here, there.local_peer.node_id, "now", b"!") == here.local_peer.node_id.encode() + b"!"
+        remote_mesh.handle_requests("later", lambda _node_id, _body, reply: replies.append(reply))
+        remote_mesh.handle_requests("now", lambda node_id, body, reply: reply(node_id.encode() + body))
+        later = request(local_mesh, remote_mesh.local_peer.node_id, "later")
+        assert (
+            await request(local_mesh, remote_mesh.local_peer.node_id, "now", b"!")
+            == local_mesh.local_peer.node_id.encode() + b"!"
+        )
         replies[0](b"at last")
         assert await later == b"at last"
 
-    async def test_both_ask_each_other(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        here.handle_requests("echo", reply_echo)
-        there.handle_requests("echo", reply_echo)
-        one, other = request(here, there.local_peer.node_id, "echo", b"1"), request(there, here.local_peer.node_id, "echo", b"2")
+    async def test_both_ask_each_other(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
+        local_mesh.handle_requests("echo", reply_echo)
+        remote_mesh.handle_requests("echo", reply_echo)
+        one, other = (
+            request(local_mesh, remote_mesh.local_peer.node_id, "echo", b"1"),
+            request(remote_mesh, local_mesh.local_peer.node_id, "echo", b"2"),
+        )
         assert (await one, await other) == (b"1", b"2")
 
-    async def test_thousands_of_questions_and_words_arrive_in_order(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_thousands_of_questions_and_words_arrive_in_order(
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
+    ) -> None:
         heard: list[int] = []
 
         def answer(_node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
             heard.append(int(body))
             reply(body)
 
-        there.handle_requests("count", answer)
-        there.handle_notifications("count", lambda _node_id, body: heard.append(int(body)))
+        remote_mesh.handle_requests("count", answer)
+        remote_mesh.handle_notifications("count", lambda _node_id, body: heard.append(int(body)))
         answered: list[bytes | ports.MeshProblem] = []
         everything = asyncio.Event()
 
@@ -206,134 +222,140 @@ class MeshContract:
                 everything.set()
 
         for number in range(0, 10_000, 2):
-            here.request(there.local_peer.node_id, "count", b"%d" % number, done)
-            here.notify(there.local_peer.node_id, "count", b"%d" % (number + 1))
+            local_mesh.request(remote_mesh.local_peer.node_id, "count", b"%d" % number, done)
+            local_mesh.notify(remote_mesh.local_peer.node_id, "count", b"%d" % (number + 1))
             if number % 1_000 == 0:
                 await asyncio.sleep(0)
         await everything.wait()
         assert answered == [b"%d" % number for number in range(0, 10_000, 2)]
-        last = request(here, there.local_peer.node_id, "count", b"10000")
+        last = request(local_mesh, remote_mesh.local_peer.node_id, "count", b"10000")
         await last
         assert heard == list(range(10_001))
 
-    async def test_the_asker_is_never_told_before_the_question_is_put(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_the_asker_is_never_told_before_the_question_is_put(
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
+    ) -> None:
         told: list[bytes | ports.MeshProblem] = []
-        here.request(there.local_peer.node_id, "unknown", b"", told.append)
-        here.request("nobody", "unknown", b"", told.append)
-        here.request(there.local_peer.node_id, "unknown", bytes(40 * 1024 * 1024), told.append)
+        local_mesh.request(remote_mesh.local_peer.node_id, "unknown", b"", told.append)
+        local_mesh.request("nobody", "unknown", b"", told.append)
+        local_mesh.request(remote_mesh.local_peer.node_id, "unknown", bytes(40 * 1024 * 1024), told.append)
         assert told == []
 
-    async def test_a_node_that_is_not_there_cannot_have_heard(self, here: ClosableMesh) -> None:
-        answer = await request(here, "nobody", "echo")
+    async def test_a_node_that_is_not_there_cannot_have_heard(self, local_mesh: ClosableMesh) -> None:
+        answer = await request(local_mesh, "nobody", "echo")
         assert isinstance(answer, ports.NodeUnreachable)
         assert (answer.node_id, answer.sent) == ("nobody", False)
 
-    async def test_a_node_that_goes_may_have_heard(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_a_node_that_goes_may_have_heard(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
         heard = asyncio.Event()
-        there.handle_requests("never", lambda _node_id, _body, _reply: heard.set())
-        asked = request(here, there.local_peer.node_id, "never")
+        remote_mesh.handle_requests("never", lambda _node_id, _body, _reply: heard.set())
+        asked = request(local_mesh, remote_mesh.local_peer.node_id, "never")
         await heard.wait()
-        await there.close()
+        await remote_mesh.close()
         answer = await asked
         assert isinstance(answer, ports.NodeUnreachable)
-        assert (answer.node_id, answer.sent) == (there.local_peer.node_id, True)
+        assert (answer.node_id, answer.sent) == (remote_mesh.local_peer.node_id, True)
 
-    async def test_what_was_not_yet_on_its_way_was_not_heard(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        asked = request(here, there.local_peer.node_id, "echo")
-        here.update_nodes([])
+    async def test_what_was_not_yet_on_its_way_was_not_heard(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
+        asked = request(local_mesh, remote_mesh.local_peer.node_id, "echo")
+        local_mesh.update_nodes([])
         answer = await asked
         assert isinstance(answer, ports.NodeUnreachable)
         assert not answer.sent
 
-    async def test_an_unknown_subject_has_no_answer(self, here: ClosableMesh, there: ClosableMesh) -> None:
-        answer = await request(here, there.local_peer.node_id, "from the next version")
+    async def test_an_unknown_subject_has_no_answer(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
+        answer = await request(local_mesh, remote_mesh.local_peer.node_id, "from the next version")
         assert isinstance(answer, ports.NodeRequestFailed)
 
-    async def test_who_fails_to_answer_says_so_without_saying_why(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_who_fails_to_answer_says_so_without_saying_why(
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
+    ) -> None:
         def fail(_node_id: str, _body: bytes, _reply: ports.ReplyCallback) -> None:
             raise RuntimeError("password: hunter2")
 
-        there.handle_requests("fail", fail)
-        there.handle_requests("echo", reply_echo)
-        answer = await request(here, there.local_peer.node_id, "fail")
+        remote_mesh.handle_requests("fail", fail)
+        remote_mesh.handle_requests("echo", reply_echo)
+        answer = await request(local_mesh, remote_mesh.local_peer.node_id, "fail")
         assert isinstance(answer, ports.NodeRequestFailed)
         assert "hunter2" not in str(answer)
-        assert await request(here, there.local_peer.node_id, "echo", b"on") == b"on"
+        assert await request(local_mesh, remote_mesh.local_peer.node_id, "echo", b"on") == b"on"
 
-    async def test_only_the_first_reply_counts(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_only_the_first_reply_counts(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
         def twice(_node_id: str, _body: bytes, reply: ports.ReplyCallback) -> None:
             reply(b"first")
             reply(b"second")
             raise RuntimeError("after the reply")
 
-        there.handle_requests("twice", twice)
-        there.handle_requests("echo", reply_echo)
-        assert await request(here, there.local_peer.node_id, "twice") == b"first"
-        assert await request(here, there.local_peer.node_id, "echo", b"on") == b"on"
+        remote_mesh.handle_requests("twice", twice)
+        remote_mesh.handle_requests("echo", reply_echo)
+        assert await request(local_mesh, remote_mesh.local_peer.node_id, "twice") == b"first"
+        assert await request(local_mesh, remote_mesh.local_peer.node_id, "echo", b"on") == b"on"
 
     async def test_an_asker_that_fails_at_an_answer_does_not_harm_the_others(
-        self, here: ClosableMesh, there: ClosableMesh
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
     ) -> None:
         def fail(_answer: bytes | ports.MeshProblem) -> None:
             raise RuntimeError("a bug of ours")
 
-        there.handle_requests("echo", reply_echo)
-        here.request(there.local_peer.node_id, "echo", b"1", fail)
-        assert await request(here, there.local_peer.node_id, "echo", b"2") == b"2"
+        remote_mesh.handle_requests("echo", reply_echo)
+        local_mesh.request(remote_mesh.local_peer.node_id, "echo", b"1", fail)
+        assert await request(local_mesh, remote_mesh.local_peer.node_id, "echo", b"2") == b"2"
 
     async def test_large_questions_and_answers_arrive_whole_and_too_large_ones_have_no_answer(
-        self, here: ClosableMesh, there: ClosableMesh
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
     ) -> None:
-        there.handle_requests("echo", reply_echo)
-        there.handle_requests("grow", lambda _node_id, body, reply: reply(body * 5))
+        remote_mesh.handle_requests("echo", reply_echo)
+        remote_mesh.handle_requests("grow", lambda _node_id, body, reply: reply(body * 5))
         body = bytes(range(256)) * 4 * 8 * 1024
-        assert await request(here, there.local_peer.node_id, "echo", body) == body
-        assert isinstance(await request(here, there.local_peer.node_id, "grow", body), ports.NodeRequestFailed)
-        assert isinstance(await request(here, there.local_peer.node_id, "echo", body * 5), ports.NodeRequestFailed)
-        assert await request(here, there.local_peer.node_id, "echo", b"on") == b"on"
+        assert await request(local_mesh, remote_mesh.local_peer.node_id, "echo", body) == body
+        assert isinstance(await request(local_mesh, remote_mesh.local_peer.node_id, "grow", body), ports.NodeRequestFailed)
+        assert isinstance(await request(local_mesh, remote_mesh.local_peer.node_id, "echo", body * 5), ports.NodeRequestFailed)
+        assert await request(local_mesh, remote_mesh.local_peer.node_id, "echo", b"on") == b"on"
 
-    async def test_words_without_an_answer_are_heard(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_words_without_an_answer_are_heard(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
         heard: asyncio.Future[tuple[str, bytes]] = asyncio.get_running_loop().create_future()
-        there.handle_notifications("news", lambda node_id, body: heard.set_result((node_id, body)))
-        assert here.notify(there.local_peer.node_id, "unknown", b"")
-        assert here.notify(there.local_peer.node_id, "news", b"rain")
-        assert not here.notify("nobody", "news", b"rain")
-        assert await heard == (here.local_peer.node_id, b"rain")
+        remote_mesh.handle_notifications("news", lambda node_id, body: heard.set_result((node_id, body)))
+        assert local_mesh.notify(remote_mesh.local_peer.node_id, "unknown", b"")
+        assert local_mesh.notify(remote_mesh.local_peer.node_id, "news", b"rain")
+        assert not local_mesh.notify("nobody", "news", b"rain")
+        assert await heard == (local_mesh.local_peer.node_id, b"rain")
 
     # Tunnels
 
-    async def test_frames_go_both_ways_through_a_tunnel_in_order(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_frames_go_both_ways_through_a_tunnel_in_order(
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
+    ) -> None:
         guests, mine = TunnelRecorder(), RecordingReceiver()
-        there.accept_tunnels("door", guests.accept)
-        here.open_tunnel(there.local_peer.node_id, "door", b"open", mine)
+        remote_mesh.accept_tunnels("door", guests.accept)
+        local_mesh.open_tunnel(remote_mesh.local_peer.node_id, "door", b"open", mine)
         mine.send(b"one", b"", b"three")
         theirs = await guests.next_inbox()
-        assert guests.openings == [(here.local_peer.node_id, b"open")]
+        assert guests.openings == [(local_mesh.local_peer.node_id, b"open")]
         assert [await theirs.next_frame() for _ in range(3)] == [b"one", b"", b"three"]
         theirs.send(b"back")
         assert await mine.next_frame() == b"back"
-        assert mine.stream.origin.address == there.local_peer.node_id
+        assert mine.stream.origin.address == remote_mesh.local_peer.node_id
 
-    async def test_a_tunnel_to_nobody_cannot_be_opened(self, here: ClosableMesh) -> None:
+    async def test_a_tunnel_to_nobody_cannot_be_opened(self, local_mesh: ClosableMesh) -> None:
         mine = RecordingReceiver()
         with pytest.raises(ports.NodeUnreachable):
-            here.open_tunnel("nobody", "door", b"", mine)
+            local_mesh.open_tunnel("nobody", "door", b"", mine)
         assert not mine.closed
 
-    async def test_a_tunnel_that_nobody_hosts_ends(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_a_tunnel_that_nobody_hosts_ends(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
         mine = RecordingReceiver()
-        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
+        local_mesh.open_tunnel(remote_mesh.local_peer.node_id, "door", b"", mine)
         await mine.wait_until(lambda: mine.closed)
         assert isinstance(mine.stream, Tunnel)
         assert mine.stream.closed_by_other is not None
         assert mine.stream.closed_by_other[0] == 1011
 
     async def test_a_close_flushes_what_was_sent_and_carries_its_code_and_reason(
-        self, here: ClosableMesh, there: ClosableMesh
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
     ) -> None:
         guests, mine = TunnelRecorder(), RecordingReceiver()
-        there.accept_tunnels("door", guests.accept)
-        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
+        remote_mesh.accept_tunnels("door", guests.accept)
+        local_mesh.open_tunnel(remote_mesh.local_peer.node_id, "door", b"", mine)
         frames = [b"%d" % number * 1_000 for number in range(500)]
         mine.send(*frames)
         mine.stream.close(4001, "moved")
@@ -348,10 +370,10 @@ class MeshContract:
         assert isinstance(mine.stream, Tunnel)
         assert mine.stream.closed_by_other is None
 
-    async def test_an_abort_ends_both_sides_at_once(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_an_abort_ends_both_sides_at_once(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
         guests, mine = TunnelRecorder(reading=False), RecordingReceiver()
-        there.accept_tunnels("door", guests.accept)
-        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
+        remote_mesh.accept_tunnels("door", guests.accept)
+        local_mesh.open_tunnel(remote_mesh.local_peer.node_id, "door", b"", mine)
         theirs = await guests.next_inbox()
         mine.send(bytes(4 * WINDOW_BYTES))
         mine.stream.abort()
@@ -362,24 +384,26 @@ class MeshContract:
         assert isinstance(theirs.stream, Tunnel)
         assert theirs.stream.closed_by_other is None
 
-    async def test_a_node_that_goes_ends_its_tunnels(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_a_node_that_goes_ends_its_tunnels(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
         guests, mine = TunnelRecorder(), RecordingReceiver()
-        there.accept_tunnels("door", guests.accept)
-        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
+        remote_mesh.accept_tunnels("door", guests.accept)
+        local_mesh.open_tunnel(remote_mesh.local_peer.node_id, "door", b"", mine)
         theirs = await guests.next_inbox()
-        await here.close()
+        await local_mesh.close()
         await mine.wait_until(lambda: mine.closed)
         await theirs.wait_until(lambda: theirs.closed)
         assert not mine.stream.writable
 
-    async def test_who_does_not_read_a_tunnel_stops_only_who_sends_into_it(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_who_does_not_read_a_tunnel_stops_only_who_sends_into_it(
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
+    ) -> None:
         slow_guests, quick_guests = TunnelRecorder(reading=False), TunnelRecorder()
-        there.accept_tunnels("slow", slow_guests.accept)
-        there.accept_tunnels("quick", quick_guests.accept)
-        there.handle_requests("echo", reply_echo)
+        remote_mesh.accept_tunnels("slow", slow_guests.accept)
+        remote_mesh.accept_tunnels("quick", quick_guests.accept)
+        remote_mesh.handle_requests("echo", reply_echo)
         slow, quick = RecordingReceiver(), RecordingReceiver()
-        here.open_tunnel(there.local_peer.node_id, "slow", b"", slow)
-        here.open_tunnel(there.local_peer.node_id, "quick", b"", quick)
+        local_mesh.open_tunnel(remote_mesh.local_peer.node_id, "slow", b"", slow)
+        local_mesh.open_tunnel(remote_mesh.local_peer.node_id, "quick", b"", quick)
         frames = [bytes([number % 256]) * 10_000 for number in range(100)]
         for frame in frames:
             slow.send(frame)
@@ -389,7 +413,7 @@ class MeshContract:
         theirs = await quick_guests.next_inbox()
         assert [await theirs.next_frame() for _ in frames] == frames
         await quick.wait_until(lambda: quick.stream.writable)
-        assert await request(here, there.local_peer.node_id, "echo", b"on") == b"on"
+        assert await request(local_mesh, remote_mesh.local_peer.node_id, "echo", b"on") == b"on"
         assert not slow.stream.writable
         slowly = await slow_guests.next_inbox()
         assert not slowly.frames
@@ -397,19 +421,21 @@ class MeshContract:
         assert [await slowly.next_frame() for _ in frames] == frames
         await slow.wait_until(lambda: slow.stream.writable)
 
-    async def test_a_frame_longer_than_the_window_arrives_whole(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_a_frame_longer_than_the_window_arrives_whole(
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
+    ) -> None:
         guests, mine = TunnelRecorder(), RecordingReceiver()
-        there.accept_tunnels("door", guests.accept)
-        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
+        remote_mesh.accept_tunnels("door", guests.accept)
+        local_mesh.open_tunnel(remote_mesh.local_peer.node_id, "door", b"", mine)
         long = bytes(range(256)) * 8 * 1024
         mine.send(b"before", long, b"after")
         theirs = await guests.next_inbox()
         assert [await theirs.next_frame() for _ in range(3)] == [b"before", long, b"after"]
 
-    async def test_what_was_held_back_is_given_before_the_end(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_what_was_held_back_is_given_before_the_end(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
         guests, mine = TunnelRecorder(reading=False), RecordingReceiver()
-        there.accept_tunnels("door", guests.accept)
-        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
+        remote_mesh.accept_tunnels("door", guests.accept)
+        local_mesh.open_tunnel(remote_mesh.local_peer.node_id, "door", b"", mine)
         mine.send(b"last words")
         mine.stream.close(1001)
         theirs = await guests.next_inbox()
@@ -420,46 +446,46 @@ class MeshContract:
         await theirs.wait_until(lambda: theirs.closed)
 
     async def test_a_receiver_that_fails_loses_its_tunnel_and_nobody_else_does(
-        self, here: ClosableMesh, there: ClosableMesh
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
     ) -> None:
         class Failing(RecordingReceiver):
-            def received(self, frames: list[bytes]) -> None:
+            def on_frames(self, frames: list[bytes]) -> None:
                 raise RuntimeError("a bug of ours")
 
-        there.accept_tunnels("door", lambda _node_id, _opening: Failing())
-        there.handle_requests("echo", reply_echo)
+        remote_mesh.accept_tunnels("door", lambda _node_id, _opening: Failing())
+        remote_mesh.handle_requests("echo", reply_echo)
         mine = RecordingReceiver()
-        here.open_tunnel(there.local_peer.node_id, "door", b"", mine)
+        local_mesh.open_tunnel(remote_mesh.local_peer.node_id, "door", b"", mine)
         mine.stream.send(Packet([b"x"]))
         await mine.wait_until(lambda: mine.closed)
-        assert await request(here, there.local_peer.node_id, "echo", b"on") == b"on"
+        assert await request(local_mesh, remote_mesh.local_peer.node_id, "echo", b"on") == b"on"
 
     async def test_who_cannot_begin_with_a_tunnel_is_told_and_nothing_stays_open(
-        self, here: ClosableMesh, there: ClosableMesh
+        self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh
     ) -> None:
         class Failing(RecordingReceiver):
-            def connected(self, stream: Stream) -> None:
+            def on_connected(self, stream: Stream) -> None:
                 raise RuntimeError("a bug of ours")
 
         guests, mine = TunnelRecorder(), RecordingReceiver()
-        there.accept_tunnels("door", guests.accept)
-        there.accept_tunnels("broken door", lambda _node_id, _opening: Failing())
+        remote_mesh.accept_tunnels("door", guests.accept)
+        remote_mesh.accept_tunnels("broken door", lambda _node_id, _opening: Failing())
         with pytest.raises(RuntimeError):
-            here.open_tunnel(there.local_peer.node_id, "door", b"", Failing())
+            local_mesh.open_tunnel(remote_mesh.local_peer.node_id, "door", b"", Failing())
         theirs = await guests.next_inbox()
         await theirs.wait_until(lambda: theirs.closed)
-        here.open_tunnel(there.local_peer.node_id, "broken door", b"", mine)
+        local_mesh.open_tunnel(remote_mesh.local_peer.node_id, "broken door", b"", mine)
         await mine.wait_until(lambda: mine.closed)
 
-    async def test_many_tunnels_at_once_each_carry_their_own(self, here: ClosableMesh, there: ClosableMesh) -> None:
+    async def test_many_tunnels_at_once_each_carry_their_own(self, local_mesh: ClosableMesh, remote_mesh: ClosableMesh) -> None:
         class Echo(RecordingReceiver):
-            def received(self, frames: list[bytes]) -> None:
+            def on_frames(self, frames: list[bytes]) -> None:
                 self.send(*frames)
 
-        there.accept_tunnels("echo", lambda _node_id, _opening: Echo())
+        remote_mesh.accept_tunnels("echo", lambda _node_id, _opening: Echo())
         inboxes = [RecordingReceiver() for _ in range(200)]
         for number, inbox in enumerate(inboxes):
-            here.open_tunnel(there.local_peer.node_id, "echo", b"", inbox)
+            local_mesh.open_tunnel(remote_mesh.local_peer.node_id, "echo", b"", inbox)
             inbox.send(*(b"%d.%d" % (number, turn) * 500 for turn in range(20)))
         for number, inbox in enumerate(inboxes):
             assert [await inbox.next_frame() for _ in range(20)] == [b"%d.%d" % (number, turn) * 500 for turn in range(20)]

@@ -368,7 +368,7 @@ async def test_a_read_that_hangs_is_given_up_in_time_and_at_once_when_cancelled(
         arguments = Arguments
         time_limit = 0.2
 
-        async def act(self, arguments: Arguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        async def run(self, arguments: Arguments, context: outcome.ToolContext) -> outcome.ToolOutput:
             return outcome.ToolOutput(await concurrency.run_in_thread((tmp_path / "pipe").read_text))
 
     os.mkfifo(tmp_path / "pipe")

@@ -169,7 +169,7 @@ class WebSocketServer:
 
     def start_failing(self) -> None:
         class Failing(CountingReceiver):
-            def connected(self, stream: Stream) -> None:
+            def on_connected(self, stream: Stream) -> None:
                 raise RuntimeError("a bug of ours")
 
         self.build = Failing

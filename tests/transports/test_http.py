@@ -13,11 +13,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from tests.transports.conftest import Dial, Serve
 
 from switchtower.transports import errors
-
-Serve = Any
-Dial = Any
 
 
 async def get(port: int, path: str = "/", host: str = "127.0.0.1") -> tuple[int, dict[str, str], bytes]:

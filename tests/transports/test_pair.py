@@ -8,7 +8,7 @@ async def test_frames_cross_in_order_and_those_of_one_turn_arrive_together() -> 
     class Counting(RecordingReceiver):
         reads = 0
 
-        def received(self, frames: list[bytes]) -> None:
+        def on_frames(self, frames: list[bytes]) -> None:
             self.reads += 1
             super().on_frames(frames)
 
@@ -32,7 +32,7 @@ async def test_a_side_that_does_not_read_makes_the_other_unwritable_until_it_doe
     here.send(b"x")
     assert not left.writable
     right.resume_reading()
-    await here.until(lambda: left.writable)
+    await here.wait_until(lambda: left.writable)
     assert list(there.frames) == [b"x" * 10, b"x"]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import picows
 import pytest
+from tests.transports.conftest import Dial, Serve
 
 from switchtower.transports.stream import Packet
 
@@ -14,8 +15,6 @@ TEXT, BINARY, CONTINUATION, CLOSE, PING, PONG = 1, 2, 0, 8, 9, 10
 LIMIT = 100_000
 
 # `serve` and `dial` are fixtures; their types, `Serve` and `Dial`, are in conftest.py.
-Serve = Any
-Dial = Any
 
 
 async def test_a_client_is_accepted_heard_and_answered(serve: Serve, connect_raw: Dial) -> None:
@@ -25,8 +24,8 @@ async def test_a_client_is_accepted_heard_and_answered(serve: Serve, connect_raw
     client.send(TEXT, '{"note":"𝄞"}'.encode())
     client.send(BINARY, b'{"binary":true}')
     inbox = server.inboxes[0]
-    assert json.loads(await inbox.next()) == {"note": "𝄞"}
-    assert json.loads(await inbox.next()) == {"binary": True}
+    assert json.loads(await inbox.next_frame()) == {"note": "𝄞"}
+    assert json.loads(await inbox.next_frame()) == {"binary": True}
     inbox.send(b"answer")
     assert await client.receive() == (TEXT, b"answer")
     request = server.requests[0]
@@ -57,11 +56,11 @@ async def test_another_implementation_understands_us(serve: Serve) -> None:
     url = f"ws://127.0.0.1:{server.listener.port}/ws"
     transport, _ = await picows.ws_connect(Listener, url, use_aiofastnet=False)
     transport.send(picows.WSMsgType.TEXT, b"question")
-    assert await server.inboxes[0].next() == b"question"
+    assert await server.inboxes[0].next_frame() == b"question"
     server.inboxes[0].send(b"one", b"two")
     assert [await heard.get(), await heard.get()] == ["one", "two"]
     transport.disconnect()
-    await server.inboxes[0].until(lambda: server.inboxes[0].closed)
+    await server.inboxes[0].wait_until(lambda: server.inboxes[0].closed)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ async def test_a_receiver_that_cannot_start_closes_with_1011(
     server = await serve()
     server.start_failing()
     client = await connect_raw(server.listener.port, "/ws")
-    assert await client.closed_with() == (1011, "")
+    assert await client.read_close() == (1011, "")
     assert "a bug of ours" in caplog.text
 
 
@@ -108,7 +107,7 @@ async def test_messages_of_every_length_cross_both_ways(serve: Serve, connect_ra
     client = await connect_raw(server.listener.port, "/ws")
     client.send(TEXT, b"x" * size)
     inbox = server.inboxes[0]
-    assert await inbox.next() == b"x" * size
+    assert await inbox.next_frame() == b"x" * size
     inbox.send(b"y" * size)
     assert await client.receive() == (TEXT, b"y" * size)
 
@@ -123,9 +122,9 @@ async def test_frames_of_one_packet_arrive_as_several_messages(serve: Serve, con
 async def test_messages_of_one_write_are_heard_in_one_read_even_with_a_ping_among_them(serve: Serve, connect_raw: Dial) -> None:
     server = await serve()
     client = await connect_raw(server.listener.port, "/ws")
-    client.writer.write(client.frame(TEXT, b"one") + client.frame(TEXT, b"two") + client.frame(PING, b"?"))
+    client.writer.write(client.send_frame(TEXT, b"one") + client.send_frame(TEXT, b"two") + client.send_frame(PING, b"?"))
     inbox = server.inboxes[0]
-    assert [await inbox.next(), await inbox.next()] == [b"one", b"two"]
+    assert [await inbox.next_frame(), await inbox.next_frame()] == [b"one", b"two"]
     assert inbox.reads == 1
     assert await client.receive() == (PONG, b"?")
 
@@ -134,11 +133,11 @@ async def test_a_message_that_comes_byte_by_byte_is_heard_once(serve: Serve, con
     server = await serve()
     client = await connect_raw(server.listener.port, "/ws")
     client.writer.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for byte in client.frame(TEXT, b"slow") + client.frame(TEXT, b"next"):
+    for byte in client.send_frame(TEXT, b"slow") + client.send_frame(TEXT, b"next"):
         client.writer.write(bytes([byte]))
         await asyncio.sleep(0)
     inbox = server.inboxes[0]
-    assert [await inbox.next(), await inbox.next()] == [b"slow", b"next"]
+    assert [await inbox.next_frame(), await inbox.next_frame()] == [b"slow", b"next"]
 
 
 async def test_a_flood_is_taken_in_bites(serve: Serve, connect_raw: Dial) -> None:
@@ -147,11 +146,11 @@ async def test_a_flood_is_taken_in_bites(serve: Serve, connect_raw: Dial) -> Non
     inbox = server.inboxes[0]
     inbox.stream.pause_reading()
     bites: list[int] = []
-    inbox.received = lambda frames: bites.append(len(frames)) or type(inbox).received(inbox, frames)
-    frame = client.frame(TEXT, b"x" * 100)
+    inbox.on_frames = lambda frames: bites.append(len(frames)) or type(inbox).on_frames(inbox, frames)
+    frame = client.send_frame(TEXT, b"x" * 100)
     client.writer.write(frame * 10_000)
     inbox.stream.resume_reading()
-    await inbox.until(lambda: len(inbox.frames) == 10_000)
+    await inbox.wait_until(lambda: len(inbox.frames) == 10_000)
     assert max(bites) * len(frame) <= 65_536 + len(frame)
 
 
@@ -165,7 +164,7 @@ async def test_fragments_are_put_together_around_a_ping(serve: Serve, connect_ra
     client.send(TEXT, b"")
     client.send(TEXT, b"after")
     inbox = server.inboxes[0]
-    assert [await inbox.next(), await inbox.next()] == ["𝄞".encode(), b"after"]
+    assert [await inbox.next_frame(), await inbox.next_frame()] == ["𝄞".encode(), b"after"]
     assert await client.receive() == (PONG, b"in between")
 
 
@@ -177,10 +176,10 @@ async def test_a_frame_over_the_limit_closes_with_1009_which_the_client_can_read
     for _ in range(20):
         client.send(TEXT, b"x" * 1_000_000)
         await client.writer.drain()
-    assert (await client.closed_with())[0] == 1009
+    assert (await client.read_close())[0] == 1009
     assert await client.reader.read() == b""
     client.writer.close()
-    await server.inboxes[0].until(lambda: server.inboxes[0].closed)
+    await server.inboxes[0].wait_until(lambda: server.inboxes[0].closed)
     assert not server.inboxes[0].frames
 
 
@@ -189,7 +188,7 @@ async def test_fragments_over_the_limit_close_with_1009(serve: Serve, connect_ra
     client = await connect_raw(server.listener.port, "/ws")
     client.send(TEXT, b"x" * LIMIT, fin=False)
     client.send(CONTINUATION, b"x")
-    assert (await client.closed_with())[0] == 1009
+    assert (await client.read_close())[0] == 1009
     assert not server.inboxes[0].frames
 
 
@@ -212,9 +211,9 @@ async def test_a_breach_of_the_rules_closes_with_1002(serve: Serve, connect_raw:
     client = await connect_raw(server.listener.port, "/ws")
     for frame in frames:
         client.send(**frame)
-    assert (await client.closed_with())[0] == 1002
+    assert (await client.read_close())[0] == 1002
     client.writer.close()
-    await server.inboxes[0].until(lambda: server.inboxes[0].closed)
+    await server.inboxes[0].wait_until(lambda: server.inboxes[0].closed)
     assert not server.inboxes[0].frames
 
 
@@ -230,14 +229,14 @@ async def test_the_daemons_close_code_reaches_the_client_and_its_answer_ends_the
     inbox.send(b"too late")
     assert not inbox.stream.writable
     assert await client.receive() == (TEXT, b"last words")
-    told, why = await client.closed_with()
+    told, why = await client.read_close()
     assert told == code
     assert reason.startswith(why)
     assert len(why) > 60 or why == reason
     client.send(TEXT, b"not heard any more")
     client.send(CLOSE, code.to_bytes(2))
     assert await client.reader.read() == b""
-    await inbox.until(lambda: inbox.closed)
+    await inbox.wait_until(lambda: inbox.closed)
     assert not inbox.frames
 
 
@@ -245,8 +244,8 @@ async def test_a_client_that_answers_a_goodbye_with_a_flood_costs_no_memory(serv
     server = await serve()
     client = await connect_raw(server.listener.port, "/ws")
     server.inboxes[0].stream.close()
-    await client.closed_with()
-    too_big = client.frame(TEXT, b"x" * 10_000_000)[:14]
+    await client.read_close()
+    too_big = client.send_frame(TEXT, b"x" * 10_000_000)[:14]
     tracemalloc.start()
     try:
         client.writer.write(too_big)
@@ -266,12 +265,12 @@ async def test_a_clients_goodbye_is_answered_after_what_it_said_before(
     server = await serve()
     client = await connect_raw(server.listener.port, "/ws")
     inbox = server.inboxes[0]
-    inbox.received = lambda frames: inbox.send(*frames)
-    client.writer.write(client.frame(TEXT, b"echo") + client.frame(CLOSE, said) + client.frame(TEXT, b"too late"))
+    inbox.on_frames = lambda frames: inbox.send(*frames)
+    client.writer.write(client.send_frame(TEXT, b"echo") + client.send_frame(CLOSE, said) + client.send_frame(TEXT, b"too late"))
     assert await client.receive() == (TEXT, b"echo")
     assert await client.receive() == (CLOSE, answered.to_bytes(2))
     assert await client.reader.read() == b""
-    await inbox.until(lambda: inbox.closed)
+    await inbox.wait_until(lambda: inbox.closed)
 
 
 async def test_a_client_that_vanishes_is_noticed(serve: Serve, connect_raw: Dial) -> None:
@@ -279,7 +278,7 @@ async def test_a_client_that_vanishes_is_noticed(serve: Serve, connect_raw: Dial
     client = await connect_raw(server.listener.port, "/ws")
     client.writer.transport.abort()
     inbox = server.inboxes[0]
-    await inbox.until(lambda: inbox.closed)
+    await inbox.wait_until(lambda: inbox.closed)
     inbox.send(b"into the void")
     inbox.stream.close()
     inbox.stream.pause_reading()
@@ -292,14 +291,14 @@ async def test_an_idle_client_that_answers_pings_stays(serve: Serve, connect_raw
         assert await client.receive() == (PING, b"")
         client.send(PONG)
     client.send(TEXT, b"still here")
-    assert await server.inboxes[0].next() == b"still here"
+    assert await server.inboxes[0].next_frame() == b"still here"
 
 
 async def test_an_idle_client_that_answers_no_ping_is_dropped(serve: Serve, connect_raw: Dial) -> None:
     server = await serve(ping_seconds=0.05)
     client = await connect_raw(server.listener.port, "/ws")
     assert await client.receive() == (PING, b"")
-    await server.inboxes[0].until(lambda: server.inboxes[0].closed)
+    await server.inboxes[0].wait_until(lambda: server.inboxes[0].closed)
 
 
 @pytest.mark.requirement("relay:link:dead")
@@ -310,7 +309,7 @@ async def test_a_client_that_takes_nothing_of_what_waits_for_it_is_dropped(serve
     inbox = server.inboxes[0]
     while inbox.stream.writable:
         inbox.stream.send(Packet([b"x" * 65_000]))
-    await inbox.until(lambda: inbox.closed)
+    await inbox.wait_until(lambda: inbox.closed)
 
 
 async def test_a_client_whom_we_do_not_read_is_not_taken_for_dead(serve: Serve, connect_raw: Dial) -> None:
@@ -318,12 +317,12 @@ async def test_a_client_whom_we_do_not_read_is_not_taken_for_dead(serve: Serve, 
     paused = await connect_raw(server.listener.port, "/ws")
     silent = await connect_raw(server.listener.port, "/ws")
     server.inboxes[0].stream.pause_reading()
-    await server.inboxes[1].until(lambda: server.inboxes[1].closed)  # which takes two periods and a ping
+    await server.inboxes[1].wait_until(lambda: server.inboxes[1].closed)  # which takes two periods and a ping
     assert silent.status == 101
     assert not server.inboxes[0].closed
     paused.send(TEXT, b"finally")
     server.inboxes[0].stream.resume_reading()
-    assert await server.inboxes[0].next() == b"finally"
+    assert await server.inboxes[0].next_frame() == b"finally"
 
 
 async def test_a_client_that_does_not_read_turns_the_stream_unwritable_until_it_does(serve: Serve, connect_raw: Dial) -> None:
@@ -343,13 +342,13 @@ async def test_a_client_that_does_not_read_turns_the_stream_unwritable_until_it_
     for _ in range(100):
         client.send(PING, b"x" * 100)
     client.send(TEXT, b"that was the last ping")
-    await inbox.next()
+    await inbox.next_frame()
     assert inbox.stream.transport.get_write_buffer_size() <= waiting, "pongs do not pile up"
 
     client.writer.transport.resume_reading()
     for _ in range(sent):
         assert await client.receive() == (TEXT, b"x" * 65_000)
-    await inbox.until(lambda: inbox.stream.writable)
+    await inbox.wait_until(lambda: inbox.stream.writable)
 
 
 async def test_a_hundred_clients_are_told_the_same(serve: Serve, connect_raw: Dial) -> None:
@@ -363,7 +362,7 @@ async def test_a_hundred_clients_are_told_the_same(serve: Serve, connect_raw: Di
         assert [await client.receive() for _ in range(20)] == [(TEXT, b"event %d" % number) for number in range(20)]
     for client in clients:
         client.send(TEXT, b"thanks")
-    assert [await inbox.next() for inbox in server.inboxes] == [b"thanks"] * 100
+    assert [await inbox.next_frame() for inbox in server.inboxes] == [b"thanks"] * 100
 
 
 async def test_closing_the_listener_says_goodbye_to_its_clients(serve: Serve, connect_raw: Dial) -> None:
@@ -371,7 +370,7 @@ async def test_closing_the_listener_says_goodbye_to_its_clients(serve: Serve, co
     polite = await connect_raw(server.listener.port, "/ws")
     rude = await connect_raw(server.listener.port, "/ws")
     closing = asyncio.create_task(server.listener.close(grace=0.1))
-    assert await polite.closed_with() == (1001, "the daemon is stopping")
+    assert await polite.read_close() == (1001, "the daemon is stopping")
     polite.send(CLOSE, (1001).to_bytes(2))
     async with asyncio.timeout(4):  # the rude one is not given the time that a goodbye may take otherwise
         await closing

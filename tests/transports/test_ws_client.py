@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.transports.conftest import Serve
 
 from switchtower.testing.memory.stream import RecordingReceiver
 from switchtower.transports import ws_client
@@ -19,7 +20,6 @@ LIMIT = 100_000
 SECRET = "s3cret-token"
 PING = 9
 
-Serve = Any
 """A fixture; its type is in conftest.py."""
 
 
@@ -75,14 +75,14 @@ async def test_both_sides_hear_each_other(serve: Serve) -> None:
     assert inbox.stream is stream
     stream.send(Packet([b"one", '{"note":"𝄞"}'.encode()]))
     there = server.inboxes[0]
-    assert [await there.next(), await there.next()] == [b"one", '{"note":"𝄞"}'.encode()]
+    assert [await there.next_frame(), await there.next_frame()] == [b"one", '{"note":"𝄞"}'.encode()]
     there.send(b"three", b"four")
     assert [await inbox.next_frame(), await inbox.next_frame()] == [b"three", b"four"]
     assert server.requests[0].query == {"x": "1"}
     assert server.requests[0].origin.token == "abc"
     stream.close()
     await inbox.wait_until(lambda: inbox.closed)
-    await there.until(lambda: there.closed)
+    await there.wait_until(lambda: there.closed)
 
 
 async def test_messages_of_any_length_arrive_whole_and_in_order(serve: Serve) -> None:
@@ -90,19 +90,19 @@ async def test_messages_of_any_length_arrive_whole_and_in_order(serve: Serve) ->
     stream = await connect(make_url(server), inbox)
     sent = [bytes([65 + n % 26]) * n for n in (1, 2, 125, 126, 127, 65_535, 65_536, 99_999)]
     stream.send(Packet(sent))
-    assert [await server.inboxes[0].next() for _ in sent] == sent
+    assert [await server.inboxes[0].next_frame() for _ in sent] == sent
     server.inboxes[0].send(*sent)
     assert [await inbox.next_frame() for _ in sent] == sent
     stream.abort()
-    await server.inboxes[0].until(lambda: server.inboxes[0].closed)
+    await server.inboxes[0].wait_until(lambda: server.inboxes[0].closed)
 
 
 async def test_what_is_said_right_behind_the_handshake_is_heard(serve: Serve) -> None:
     server, inbox = await serve(), RecordingReceiver()
 
     class Eager(server.build):  # type: ignore[misc]
-        def connected(self, stream: Stream) -> None:
-            super().connected(stream)
+        def on_connected(self, stream: Stream) -> None:
+            super().on_connected(stream)
             stream.send(Packet([b"welcome"]))
             stream.close(1008, "and farewell")
 
@@ -218,9 +218,9 @@ async def test_a_living_peer_that_says_nothing_stays(serve: Serve) -> None:
     asyncio.get_running_loop().call_later(0.2, lived.set)  # twenty checks of life later
     await lived.wait()
     stream.send(Packet([b"still here"]))
-    assert await server.inboxes[0].next() == b"still here"
+    assert await server.inboxes[0].next_frame() == b"still here"
     stream.abort()
-    await server.inboxes[0].until(lambda: server.inboxes[0].closed)
+    await server.inboxes[0].wait_until(lambda: server.inboxes[0].closed)
 
 
 async def test_one_who_does_not_read_makes_it_unwritable_until_he_does(serve: Serve) -> None:
@@ -236,9 +236,9 @@ async def test_one_who_does_not_read_makes_it_unwritable_until_he_does(serve: Se
     there.stream.resume_reading()
     await inbox.wait_until(lambda: stream.writable)
     for _ in range(sent):
-        assert len(await there.next()) == 50_000
+        assert len(await there.next_frame()) == 50_000
     stream.abort()
-    await there.until(lambda: there.closed)
+    await there.wait_until(lambda: there.closed)
 
 
 async def test_reading_can_be_paused(serve: Serve) -> None:
@@ -254,10 +254,10 @@ async def test_reading_can_be_paused(serve: Serve) -> None:
     assert not there.stream.writable
     assert len(inbox.frames) <= 1
     stream.resume_reading()
-    await there.until(lambda: there.stream.writable)
+    await there.wait_until(lambda: there.stream.writable)
     assert await inbox.next_frame() == b"y" * 90_000
     stream.abort()
-    await there.until(lambda: there.closed)
+    await there.wait_until(lambda: there.closed)
 
 
 async def test_a_message_above_the_limit_ends_the_connection_quietly(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
@@ -284,12 +284,12 @@ async def test_a_receiver_that_fails_at_once_is_its_callers_trouble(serve: Serve
     server = await serve()
 
     class Failing(RecordingReceiver):
-        def connected(self, stream: Stream) -> None:
+        def on_connected(self, stream: Stream) -> None:
             raise RuntimeError("a bug of ours")
 
     with pytest.raises(RuntimeError, match="a bug of ours"):
         await connect(make_url(server), Failing())
-    await server.inboxes[0].until(lambda: server.inboxes[0].closed)
+    await server.inboxes[0].wait_until(lambda: server.inboxes[0].closed)
 
 
 async def test_a_dial_that_is_cancelled_leaves_nothing(odd_server: Any, caplog: pytest.LogCaptureFixture) -> None:

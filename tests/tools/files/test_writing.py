@@ -32,7 +32,7 @@ def list_names(folder: Path) -> list[str]:
 WRITER = """
 import sys
 from switchtower.tools.files import files
-files.write(sys.argv[1], "large.txt", "x" * 200_000_000)
+files.write_content(sys.argv[1], "large.txt", "x" * 200_000_000)
 """
 
 

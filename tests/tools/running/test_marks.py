@@ -57,11 +57,11 @@ async def main():
         f"{scrub} setsid sleep 1000 >/dev/null 2>&1 & echo hello", cwd=folder, run_id=run_id, timeout_s=10
     )
     assert done.output == "hello\\n", done
-    assert (marks.wrap(["true"], marks.Mark(run_id, 0)) != ["true"]) == (expected == "marked")
+    assert (marks.wrap_with_mark(["true"], marks.ProcessMark(run_id, 0)) != ["true"]) == (expected == "marked")
     held = orphans.hold_marked(run_id)
     assert len(held) == 1, held
     await processes.end_run(run_id, grace_s=0.1)
-    assert not orphans.any_marked(run_id)
+    assert not orphans.has_marked_processes(run_id)
 asyncio.run(main())
 """
 

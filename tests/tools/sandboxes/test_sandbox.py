@@ -104,7 +104,7 @@ def test_a_sandbox_that_cannot_be_had_is_refused_with_a_remedy(name: str, messag
     assert message in (sandbox.probe_sandbox(name) or "")
 
 
-PROBE = "from switchtower.tools.sandboxes import sandbox; print(sandbox.probe('bubblewrap'))"
+PROBE = "from switchtower.tools.sandboxes import sandbox; print(sandbox.probe_sandbox('bubblewrap'))"
 
 
 def probe_with(tools: Path) -> str:
