@@ -16,7 +16,7 @@ polls = 0
 
 
 def run_rounds() -> list[list[object]]:
-    step, log = speaking.step, speaking.log
+    step, log = speaking.make_step, speaking.log
     return [
         [
             step("nobody", "started"),
@@ -25,7 +25,7 @@ def run_rounds() -> list[list[object]]:
             {**step("one", "started"), "step_id": 3, "state": ["started"]},
             {**log("level is no text"), "level": {"a": 1}},
             {**log(""), "message": ["no text"]},
-            speaking.novel(text="password=swordfish-77-xyzzy"),
+            speaking.make_unknown_event(text="password=swordfish-77-xyzzy"),
         ],
         [
             log("half a character \ud83d and a \0 and \x1b[31mred"),
@@ -45,9 +45,9 @@ def poll(request: speaking.Request) -> None:
     global polls
     told = run_rounds()
     if polls < len(told):
-        speaking.answer(request, speaking.polled("running", told[polls], completed_steps="many"))
+        speaking.answer(request, speaking.make_poll_result("running", told[polls], completed_steps="many"))
     else:
-        speaking.answer(request, speaking.polled("completed", [], completed_steps=1, outputs={"said": "\ud83d", "n": 10**25}))
+        speaking.answer(request, speaking.make_poll_result("completed", [], completed_steps=1, outputs={"said": "\ud83d", "n": 10**25}))
     polls += 1
 
 
