@@ -291,8 +291,8 @@ INSIDE = textwrap.dedent(
     from switchtower.testing.push_client import PushClient
 
     async def main():
-        async with await PushClient.over_socket(sys.argv[1]) as push:
-            listed = (await push.ask("list_sessions", {"limit": 100}))["sessions"]
+        async with await PushClient.connect_socket(sys.argv[1]) as push:
+            listed = (await push.request_payload("list_sessions", {"limit": 100}))["sessions"]
             told = []
             for session in listed:
                 info = await push.request("get_session", {"sessionId": session["sessionId"]}, session_id=session["sessionId"])

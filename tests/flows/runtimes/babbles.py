@@ -15,8 +15,8 @@ for _ in range(300):
 polls = 0
 
 
-def run_rounds() -> list[list[object]]:
-    step, log = speaking.step, speaking.log
+def make_rounds() -> list[list[object]]:
+    step, log = speaking.make_step, speaking.log
     return [
         [
             step("nobody", "started"),
@@ -25,7 +25,7 @@ def run_rounds() -> list[list[object]]:
             {**step("one", "started"), "step_id": 3, "state": ["started"]},
             {**log("level is no text"), "level": {"a": 1}},
             {**log(""), "message": ["no text"]},
-            speaking.novel(text="password=swordfish-77-xyzzy"),
+            speaking.make_unknown_event(text="password=swordfish-77-xyzzy"),
         ],
         [
             log("half a character \ud83d and a \0 and \x1b[31mred"),
@@ -43,11 +43,13 @@ def run_rounds() -> list[list[object]]:
 
 def poll(request: speaking.Request) -> None:
     global polls
-    told = run_rounds()
+    told = make_rounds()
     if polls < len(told):
-        speaking.answer(request, speaking.polled("running", told[polls], completed_steps="many"))
+        speaking.answer(request, speaking.make_poll_result("running", told[polls], completed_steps="many"))
     else:
-        speaking.answer(request, speaking.polled("completed", [], completed_steps=1, outputs={"said": "\ud83d", "n": 10**25}))
+        speaking.answer(
+            request, speaking.make_poll_result("completed", [], completed_steps=1, outputs={"said": "\ud83d", "n": 10**25})
+        )
     polls += 1
 
 
