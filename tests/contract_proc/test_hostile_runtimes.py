@@ -420,14 +420,15 @@ def test_ctrl_c_is_a_cancel(tmp_path: Path) -> None:
     os.mkfifo(asked)
     program = f"""
 import asyncio, json, sys
-from switchtower.protocols.rep import driver; from switchtower.cli.flows import flow_run as interrupts
+from switchtower.cli.flows import flow_run
+from switchtower.protocols.rep import driver
 
 async def main():
-    order = driver.Order(argv=[sys.executable, {str(RUNTIMES / "obeys_cancel.py")!r}], cwd="/", ir={{}}, required=[],
+    order = driver.RuntimeRunOrder(argv=[sys.executable, {str(RUNTIMES / "obeys_cancel.py")!r}], cwd="/", ir={{}}, required=[],
                          run_id="run-of-ctrl-c", trace_id="t")
-    with interrupts.as_cancel() as cancel:
-        ended = await driver.run(order, cancel=cancel)
-    print(json.dumps(ended.as_json()))
+    with flow_run.cancel_on_interrupt() as cancel:
+        ended = await driver.drive_run(order, cancel=cancel)
+    print(json.dumps(ended.make_report()))
     return ended.exit_code
 
 sys.exit(asyncio.run(main()))

@@ -1,6 +1,7 @@
 """The registry's contract on both stores, and what only a file can suffer: other processes, `kill -9`, damage."""
 
 import asyncio
+import os
 import sqlite3
 import stat
 import sys
@@ -55,7 +56,14 @@ asyncio.run(main(*sys.argv[1:]))
 
 async def start_writer(path: Path, writer: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-c", WRITER, str(path), writer, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        sys.executable,
+        "-c",
+        WRITER,
+        str(path),
+        writer,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
 
 

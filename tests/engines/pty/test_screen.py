@@ -238,7 +238,7 @@ def test_sizes_are_kept_within_reason(given_size: tuple[int, int], size: tuple[i
 
 def test_a_fault_of_the_emulator_costs_the_picture_and_is_logged_once(caplog: pytest.LogCaptureFixture):
     class Faulty(screen.TerminalScreen):
-        def _begin(self) -> None:
+        def _reset(self) -> None:
             super()._reset()
             draw = self._emulator.draw
 

@@ -15,7 +15,7 @@ for _ in range(300):
 polls = 0
 
 
-def run_rounds() -> list[list[object]]:
+def make_rounds() -> list[list[object]]:
     step, log = speaking.make_step, speaking.log
     return [
         [
@@ -43,11 +43,13 @@ def run_rounds() -> list[list[object]]:
 
 def poll(request: speaking.Request) -> None:
     global polls
-    told = run_rounds()
+    told = make_rounds()
     if polls < len(told):
         speaking.answer(request, speaking.make_poll_result("running", told[polls], completed_steps="many"))
     else:
-        speaking.answer(request, speaking.make_poll_result("completed", [], completed_steps=1, outputs={"said": "\ud83d", "n": 10**25}))
+        speaking.answer(
+            request, speaking.make_poll_result("completed", [], completed_steps=1, outputs={"said": "\ud83d", "n": 10**25})
+        )
     polls += 1
 
 

@@ -1,6 +1,7 @@
 """Nodes that come, go, stop and do not read."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from switchtower.testing.memory.stream import RecordingReceiver
 from switchtower.transports import errors
 
 PING, PONG = 9, 10
+REPOSITORY = Path(__file__).parents[3]
+"""The program imports the contract, which is no part of the installed package."""
 
 
 class MeshNodeProcess:
@@ -32,6 +35,7 @@ class MeshNodeProcess:
             [sys.executable, str(Path(__file__).parent / "node_process.py"), node_id, str(port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None

@@ -122,7 +122,7 @@ def test_a_kind_that_cannot_be_had_here_is_refused_before_the_run(kind: str) -> 
 
 async def test_a_tower_does_what_only_a_tower_can() -> None:
     class Yes:
-        async def do(self, kind: str, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
+        async def run_step(self, kind: str, given: Mapping[str, Any], context: port.StepContext) -> Mapping[str, Any]:
             if kind == "approval":
                 raise failures.StepFailed("somebody said no")
             return {"did": given["task"]}
