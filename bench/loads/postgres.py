@@ -15,7 +15,7 @@ from switchtower.core import events
 from switchtower.core.ports import journal
 from switchtower.stores.postgres.database import connect
 from switchtower.stores.postgres.journal import PostgresJournal
-from switchtower.testing.entries import make_card
+from switchtower.testing.session_driver import make_card
 
 NOON = 1_760_000_000_000
 

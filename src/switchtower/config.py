@@ -1,18 +1,16 @@
 """Every setting, declared once: its key in the configuration file, its `TOWER_*` variable, its flag and its default.
 
 This module reads the environment and one file; it creates nothing and opens no socket. A flag takes precedence over the
-environment, the environment over the file, the file over the default.
-"""
+environment, the environment over the file, the file over the default."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from switchtower.settings import parsers
-from switchtower.settings.parsers import Setting, declare_setting
+from switchtower.settings.parsers import Setting, _parse_value, declare_setting, find_value, format_setting_value, is_inherited
 from switchtower.settings.sources import TABLES, ConfigError, Folders, Sources, read_config_file
 from switchtower.settings.sources import locate as locate
 
@@ -356,7 +354,7 @@ class Settings:
     def options(self) -> dict[str, str]:
         """The flags that these were loaded with, as texts that parse to the same values."""
         flags = {} if self.sources is None else self.sources.flags
-        return {name: _format_value(value) for name, value in flags.items() if value is not None and name in _BY_NAME}
+        return {name: format_setting_value(value) for name, value in flags.items() if value is not None and name in _BY_NAME}
 
     @property
     def default_socket(self) -> Path:
@@ -453,13 +451,13 @@ SETTINGS: tuple[Setting, ...] = tuple(
 
 def load(flags: Mapping[str, object] = MappingProxyType({}), environ: Mapping[str, str] = os.environ) -> Settings:
     """Returns the effective settings. A flag that is None, or a variable that is empty, counts as not given."""
-    home = _find_value(SETTINGS[0], flags, environ, {}, "")
+    home = find_value(SETTINGS[0], flags, environ, {}, "")
     folders = locate(home, environ)
     config_file = folders.config / "config.toml"
     in_file = read_config_file(config_file, [setting.name for setting in SETTINGS if setting.in_file])
-    found = {setting.name: _find_value(setting, flags, environ, in_file, f"`{config_file}`") for setting in SETTINGS[1:]}
+    found = {setting.name: find_value(setting, flags, environ, in_file, f"`{config_file}`") for setting in SETTINGS[1:]}
     given = {name: value for name, value in found.items() if value is not None}
-    asked = frozenset(name for name, value in given.items() if not _is_inherited(_BY_NAME[name], value, flags, environ))
+    asked = frozenset(name for name, value in given.items() if not is_inherited(_BY_NAME[name], value, flags, environ))
     if "socket" not in given:
         given["socket"] = _parse_value(_BY_NAME["socket"], folders.run / "pushd.sock", f"the default in `{folders.run}`")
     for table, kind in (("models", dict), ("rules", list)):
@@ -473,11 +471,6 @@ def load(flags: Mapping[str, object] = MappingProxyType({}), environ: Mapping[st
 
 
 _OURS = frozenset(name for setting in SETTINGS for name in setting.variables) | {"HOME"}
-
-
-def _format_value(value: object) -> str:
-    """Formats a value as a variable or a flag would have it."""
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _is_ours(variable: str) -> bool:
@@ -495,31 +488,3 @@ def _file_state(in_file: Mapping[str, object]) -> str:
 
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 assert SETTINGS[0].name == "home", "the home decides where the file is, so it is known before the rest"
-
-
-def _find_value(
-    setting: Setting, flags: Mapping[str, object], environ: Mapping[str, str], in_file: Mapping[str, object], file: str
-) -> Any:
-    if (flag := flags.get(setting.name)) is not None:
-        return _parse_value(setting, flag, f"the flag `{setting.flag}`")
-    for variable in setting.variables:
-        if text := environ.get(variable):
-            return _parse_value(setting, text, f"the variable `{variable}`", setting.spellings.get(variable))
-    if setting.name in in_file:
-        return _parse_value(setting, in_file[setting.name], file)
-    return None
-
-
-def _is_inherited(setting: Setting, value: object, flags: Mapping[str, object], environ: Mapping[str, str]) -> bool:
-    """A command that starts the daemon passes it every setting in its own variable, including defaults, which the user did not
-    choose.
-    """
-    return value == setting.default and flags.get(setting.name) is None and bool(environ.get(setting.variables[0]))
-
-
-def _parse_value(setting: Setting, value: object, source: str, spelling: Callable[[object], Any] | None = None) -> Any:
-    try:
-        return (spelling or setting.parse)(value)
-    except ValueError as problem:
-        hint = setting.remedy if spelling is None else "give a number below 65536"
-        raise ConfigError(setting.name, source, str(problem), hint=hint) from None

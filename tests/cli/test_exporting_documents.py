@@ -13,8 +13,8 @@ from tests.cli.events import PushEventFactory
 
 from switchtower.cli.export import blocks, html_page, markdown, markup
 from switchtower.cli.export.document import LastScreen
-from switchtower.presentation.run_facts import RunUsage
 from switchtower.presentation.safe_text import to_plain_text
+from switchtower.presentation.session_details import RunUsage
 from switchtower.protocols.push import extension_messages, messages
 
 TS = 1_800_000_000_000

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.dialogs import QUESTIONS
 
-from switchtower.client.dialogs import InterviewItem, PushDialog
+from switchtower.client.frames import InterviewItem, PushDialog
 from switchtower.presentation import dialog_form
 from switchtower.presentation.dialog_form import DialogReply
 

@@ -11,9 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchtower import config
-from switchtower.cli.configuration import setup_candidates, setup_questions
-from switchtower.cli.configuration.setup_candidates import LocalModelServer, ProviderCandidate, ProviderCandidates
-from switchtower.cli.configuration.setup_questions import InvalidSetupAnswer, SetupAnswers, SetupOption
+from switchtower.cli.configuration import setup_questions
+from switchtower.cli.configuration.setup_questions import (
+    InvalidSetupAnswer,
+    LocalModelServer,
+    ProviderCandidate,
+    ProviderCandidates,
+    SetupAnswers,
+    SetupOption,
+)
 from switchtower.settings.sources import ConfigError
 from switchtower.testing import model_script as script
 from switchtower.testing.model_server import ModelServer, run_in_thread
@@ -41,7 +47,7 @@ def serve_models(*names: Any) -> Any:
 
 
 async def test_keys_of_the_environment_are_found_and_the_rest_says_what_it_lacks(tmp_path: Path) -> None:
-    seen = await setup_candidates.find_candidates(make_settings(tmp_path), {"OPENAI_API_KEY": KEY}, servers=())
+    seen = await setup_questions.find_candidates(make_settings(tmp_path), {"OPENAI_API_KEY": KEY}, servers=())
 
     assert [candidate.name for candidate in seen.candidates] == ["openai", "demo"]
     openai = seen.get("openai")
@@ -54,14 +60,14 @@ async def test_keys_of_the_environment_are_found_and_the_rest_says_what_it_lacks
 
 
 async def test_with_nothing_there_is_the_demo(tmp_path: Path) -> None:
-    seen = await setup_candidates.find_candidates(make_settings(tmp_path), {}, servers=())
+    seen = await setup_questions.find_candidates(make_settings(tmp_path), {}, servers=())
 
     assert [candidate.name for candidate in seen.candidates] == ["demo"]
 
 
 async def test_a_server_that_answers_is_found_with_its_models_and_what_the_file_has_to_say(tmp_path: Path) -> None:
     with run_in_thread(serve_models("qwen3", "llama4")) as server:
-        seen = await setup_candidates.find_candidates(
+        seen = await setup_questions.find_candidates(
             make_settings(tmp_path), {}, servers=[LocalModelServer("ollama", server.url)]
         )
 
@@ -76,7 +82,7 @@ async def test_a_server_that_answers_is_found_with_its_models_and_what_the_file_
 
 async def test_a_server_that_is_named_already_is_asked_for_its_models(tmp_path: Path) -> None:
     with run_in_thread(serve_models("qwen3")) as server:
-        seen = await setup_candidates.find_candidates(
+        seen = await setup_questions.find_candidates(
             make_settings(tmp_path), {"OLLAMA_HOST": server.origin}, servers=[LocalModelServer("ollama", server.url)]
         )
 
@@ -89,7 +95,7 @@ async def test_a_server_that_is_named_already_is_asked_for_its_models(tmp_path: 
 
 async def test_what_the_file_configures_comes_first_when_it_would_serve(tmp_path: Path) -> None:
     content = '[models.work]\nprovider = "openai"\nbase_url = "https://work.example/v1"\nmodel = "m"\nkey_env = "WORK_KEY"\n'
-    seen = await setup_candidates.find_candidates(
+    seen = await setup_questions.find_candidates(
         make_settings(tmp_path, content), {"WORK_KEY": KEY, "OPENAI_API_KEY": KEY}, servers=()
     )
 
@@ -99,7 +105,7 @@ async def test_what_the_file_configures_comes_first_when_it_would_serve(tmp_path
 
 async def test_what_would_serve_by_itself_comes_before_what_needs_a_model(tmp_path: Path) -> None:
     content = '[models.local]\nprovider = "vllm"\nbase_url = "http://127.0.0.1:9/v1"\n'
-    seen = await setup_candidates.find_candidates(make_settings(tmp_path, content), {"OPENAI_API_KEY": KEY}, servers=())
+    seen = await setup_questions.find_candidates(make_settings(tmp_path, content), {"OPENAI_API_KEY": KEY}, servers=())
 
     assert [candidate.name for candidate in seen.candidates] == ["openai", "local", "demo"]
 
@@ -119,17 +125,17 @@ async def test_what_would_serve_by_itself_comes_before_what_needs_a_model(tmp_pa
 )
 def test_whatever_answers_there_harms_nobody(answer: script.ScriptedAnswer) -> None:
     with run_in_thread(lambda _: answer) as server:
-        assert setup_candidates.list_server_models(server.url) in (None, (), ("ok",))
+        assert setup_questions.list_server_models(server.url) in (None, (), ("ok",))
 
 
 def test_a_list_without_an_end_is_cut() -> None:
     with run_in_thread(serve_models(*map(str, range(1_000)))) as server:
-        assert len(setup_candidates.list_server_models(server.url) or ()) == setup_candidates.MAX_MODELS
+        assert len(setup_questions.list_server_models(server.url) or ()) == setup_questions.MAX_MODELS
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "http://127.0.0.1:bad/v1", "nonsense", "http://[::1/v1", ""])
 def test_where_nothing_is_nothing_is_found(url: str) -> None:
-    assert setup_candidates.list_server_models(url) is None
+    assert setup_questions.list_server_models(url) is None
 
 
 # Asked
@@ -231,7 +237,7 @@ def make_table(server: ModelServer) -> dict[str, dict[str, str]]:
 
 async def test_a_good_key_is_shown_by_one_small_call(tmp_path: Path) -> None:
     async with ModelServer([script.reply_text("OK")]) as server:
-        tried = await setup_candidates.try_model(make_settings(tmp_path), make_table(server), "work", None, {"WORK_KEY": KEY})
+        tried = await setup_questions.try_model(make_settings(tmp_path), make_table(server), "work", None, {"WORK_KEY": KEY})
 
         assert (tried.problem, tried.said, tried.was_made) == (None, "OK", True)
         [request] = server.requests
@@ -255,7 +261,7 @@ async def test_a_good_key_is_shown_by_one_small_call(tmp_path: Path) -> None:
 )
 async def test_a_bad_try_says_what_to_do_and_never_the_key(tmp_path: Path, answer: script.ScriptedAnswer, said: str) -> None:
     async with ModelServer([answer]) as server:
-        tried = await setup_candidates.try_model(make_settings(tmp_path), make_table(server), "work", None, {"WORK_KEY": KEY})
+        tried = await setup_questions.try_model(make_settings(tmp_path), make_table(server), "work", None, {"WORK_KEY": KEY})
 
         assert tried.problem is not None
         assert said in tried.problem
@@ -265,7 +271,7 @@ async def test_a_bad_try_says_what_to_do_and_never_the_key(tmp_path: Path, answe
 
 async def test_a_key_that_is_missing_is_said_without_a_call(tmp_path: Path) -> None:
     async with ModelServer([]) as server:
-        tried = await setup_candidates.try_model(make_settings(tmp_path), make_table(server), "work", None, {})
+        tried = await setup_questions.try_model(make_settings(tmp_path), make_table(server), "work", None, {})
 
         assert tried.problem is not None
         assert "`WORK_KEY` is not set" in tried.problem
@@ -274,7 +280,7 @@ async def test_a_key_that_is_missing_is_said_without_a_call(tmp_path: Path) -> N
 
 async def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
     async with ModelServer([script.ScriptedReply((script.HoldStep(),))]) as server:
-        tried = await setup_candidates.try_model(
+        tried = await setup_questions.try_model(
             make_settings(tmp_path), make_table(server), "work", None, {"WORK_KEY": KEY}, timeout=0.5
         )
 
@@ -283,7 +289,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> N
 
 
 async def test_the_demo_needs_no_try(tmp_path: Path) -> None:
-    tried = await setup_candidates.try_model(make_settings(tmp_path), {}, "demo", None, {})
+    tried = await setup_questions.try_model(make_settings(tmp_path), {}, "demo", None, {})
 
     assert (tried.is_good, tried.was_made) == (True, False)
 

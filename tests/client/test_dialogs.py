@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from tests.client.conftest import SESSION, ScriptedConnection, ScriptedPushServer
 
 from switchtower import config
-from switchtower.client import dialogs, errors
+from switchtower.client import errors, frames
 from switchtower.client.client import DaemonClient
-from switchtower.client.dialogs import DialogEnd, InterviewItem, PushDialog
-from switchtower.client.frames import PushEvent
+from switchtower.client.frames import DialogEnd, InterviewItem, PushDialog, PushEvent
 from switchtower.client.subscription import SessionSubscription
 from switchtower.protocols.push import messages
 
@@ -49,7 +48,7 @@ def test_a_dialog_is_read_with_its_title_and_what_a_newer_daemon_adds_is_ignored
         expires_at=99,
     )
 
-    assert dialogs.decode_dialog_opened(make_warning(json.dumps(TOLD))) == expected
+    assert frames.decode_dialog_opened(make_warning(json.dumps(TOLD))) == expected
 
 
 json_values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3))
@@ -57,26 +56,26 @@ json_values = st.recursive(st.none() | st.booleans() | st.integers() | st.text()
 
 @given(st.text() | st.dictionaries(st.sampled_from([*TOLD]), json_values).map(json.dumps))
 def test_whatever_the_detail_is_it_is_a_dialog_or_none(detail: str) -> None:
-    dialog = dialogs.decode_dialog_opened(make_warning(detail))
+    dialog = frames.decode_dialog_opened(make_warning(detail))
 
     assert dialog is None or dialog.dialog_id.startswith("dlg_")
 
 
 @pytest.mark.parametrize("changed", [{"dialogId": "appr_1"}, {"options": [1]}, {"questions": ["x"]}, {"expiresAt": "soon"}])
 def test_a_dialog_of_wrong_types_is_none(changed: dict[str, Any]) -> None:
-    assert dialogs.decode_dialog_opened(make_warning(json.dumps({**TOLD, **changed}))) is None
-    assert dialogs.decode_dialog_opened(make_warning(json.dumps(TOLD), code="OTHER")) is None
+    assert frames.decode_dialog_opened(make_warning(json.dumps({**TOLD, **changed}))) is None
+    assert frames.decode_dialog_opened(make_warning(json.dumps(TOLD), code="OTHER")) is None
 
 
 def test_the_end_of_a_dialog_is_told_with_its_reason() -> None:
-    assert dialogs.decode_dialog_end(make_status("Dialog answered")) == DialogEnd("dlg_1", "answered")
-    assert dialogs.decode_dialog_end(make_status("Dialog closed: expired")) == DialogEnd("dlg_1", "expired")
-    assert dialogs.decode_dialog_end(make_status("Thinking")) is None
+    assert frames.decode_dialog_end(make_status("Dialog answered")) == DialogEnd("dlg_1", "answered")
+    assert frames.decode_dialog_end(make_status("Dialog closed: expired")) == DialogEnd("dlg_1", "expired")
+    assert frames.decode_dialog_end(make_status("Thinking")) is None
 
 
 def test_what_is_open_is_what_was_opened_and_is_not_over() -> None:
     def saw(*payloads: Any) -> list[str]:
-        open_now = dialogs.DialogTracker()
+        open_now = frames.DialogTracker()
         for seq, payload in enumerate(payloads, 1):
             open_now.on_event(PushEvent(SESSION, "run_1", seq, 1, "x", payload, b""))
         return [f"{dialog_id}@{seq}" for dialog_id, (seq, _) in open_now.dialogs.items()]

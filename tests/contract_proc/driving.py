@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from switchtower.protocols.rep import driver, outcome
+from switchtower.protocols.rep import client, driver
 
 RUNTIMES = Path(__file__).parent / "runtimes"
 DRIVER_TIMEOUT = 120
@@ -43,12 +43,12 @@ def make_order(runtime: str, **settings: Any) -> driver.RuntimeRunOrder:
     return driver.RuntimeRunOrder(**(defaults | settings))
 
 
-async def drive(runtime: str, **settings: Any) -> outcome.FlowRunOutcome:
+async def drive(runtime: str, **settings: Any) -> client.FlowRunOutcome:
     hooks = {name: settings.pop(name) for name in _HOOKS if name in settings}
     return await drive_order(make_order(runtime, **settings), **hooks)
 
 
-async def drive_order(wanted: driver.RuntimeRunOrder, **hooks: Any) -> outcome.FlowRunOutcome:
+async def drive_order(wanted: driver.RuntimeRunOrder, **hooks: Any) -> client.FlowRunOutcome:
     """The outcome, once it is sure that nothing is left."""
     await asyncio.to_thread(int)  # the loop's own thread and descriptors are there before we count
     before = list_descriptors()

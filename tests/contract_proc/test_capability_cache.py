@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.contract_proc.driving import drive
 
-from switchtower.engines.flow import capabilities
+from switchtower.engines.flow import ports
 
 SAID = {"version": "0.1.0", "step_kinds": ["log"], "limits": {"concurrency": 1}}
 
@@ -19,57 +19,57 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.requirement("rep:negotiation:clear")
 def test_what_was_written_is_shown_until_it_is_cleared(home: Path) -> None:
-    assert capabilities.read_capabilities("proc") is None
+    assert ports.read_capabilities("proc") is None
 
-    assert capabilities.write_capabilities("proc", SAID) == home / ".trace_mind/runtime_capabilities/proc.json"
+    assert ports.write_capabilities("proc", SAID) == home / ".trace_mind/runtime_capabilities/proc.json"
 
-    assert capabilities.read_capabilities("proc") == SAID
-    assert capabilities.list_engines() == ["proc"]
-    assert [file.name for file in capabilities.cache_folder().iterdir()] == ["proc.json"], "no unfinished file stays"
-    assert capabilities.clear_capabilities("proc")
-    assert capabilities.read_capabilities("proc") is None
-    assert not capabilities.clear_capabilities("proc")
-    assert capabilities.list_engines() == []
+    assert ports.read_capabilities("proc") == SAID
+    assert ports.list_engines() == ["proc"]
+    assert [file.name for file in ports.cache_folder().iterdir()] == ["proc.json"], "no unfinished file stays"
+    assert ports.clear_capabilities("proc")
+    assert ports.read_capabilities("proc") is None
+    assert not ports.clear_capabilities("proc")
+    assert ports.list_engines() == []
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/etc/passwd", ".hidden", "a\0b", "a\n", "x" * 101, "ä", "-x"])
 def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
     for use in (
-        capabilities.read_capabilities,
-        capabilities.clear_capabilities,
-        lambda engine: capabilities.write_capabilities(engine, SAID),
+        ports.read_capabilities,
+        ports.clear_capabilities,
+        lambda engine: ports.write_capabilities(engine, SAID),
     ):
-        with pytest.raises(capabilities.InvalidEngineName, match="hint: "):
+        with pytest.raises(ports.InvalidEngineName, match="hint: "):
             use(name)
 
 
 @pytest.mark.parametrize("rubbish", [b"", b"{", b"[1]", b"\xff", b"[" * 100_000, b'{"a": "' + b"x" * 2_000_000 + b'"}'])
 def test_rubbish_in_the_cache_is_as_good_as_nothing(rubbish: bytes) -> None:
-    place = capabilities.write_capabilities("proc", SAID)
+    place = ports.write_capabilities("proc", SAID)
     assert place is not None
     place.write_bytes(rubbish)
 
-    assert capabilities.read_capabilities("proc") is None
-    assert capabilities.write_capabilities("proc", SAID) == place
-    assert capabilities.read_capabilities("proc") == SAID
+    assert ports.read_capabilities("proc") is None
+    assert ports.write_capabilities("proc", SAID) == place
+    assert ports.read_capabilities("proc") == SAID
 
 
 def test_a_folder_that_cannot_be_written_hurts_nobody(home: Path) -> None:
     (home / ".trace_mind").write_text("a file where the folder should be")
 
-    assert capabilities.write_capabilities("proc", SAID) is None
-    assert capabilities.read_capabilities("proc") is None
-    assert capabilities.list_engines() == []
+    assert ports.write_capabilities("proc", SAID) is None
+    assert ports.read_capabilities("proc") is None
+    assert ports.list_engines() == []
 
 
 @pytest.mark.requirement("rep:negotiation:cache")
 async def test_a_refused_runtime_can_be_looked_at() -> None:
     def remember(said: dict[str, Any]) -> None:
-        capabilities.write_capabilities("mine", said)
+        ports.write_capabilities("mine", said)
 
     ended = await drive("good", required=["agent.run"], on_capabilities=remember)
 
     assert ended.exit_code == 3
-    known = capabilities.read_capabilities("mine")
+    known = ports.read_capabilities("mine")
     assert known is not None
     assert "log" in known["step_kinds"]

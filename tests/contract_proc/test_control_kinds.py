@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.contract_proc.driving import IR, drive, read_notes
 
-from switchtower.engines.flow import capabilities
+from switchtower.engines.flow import ports
 
 FOREIGN = {"version": "1.0.0", "step_kinds": ["log"], "limits": {}}
 
@@ -29,7 +29,7 @@ PLAIN = make_flow(("one", "log"), ("two", "log"), ("end", "finish"), edges=[make
 def test_a_finish_that_only_ends_the_flow_is_left_out() -> None:
     before = copy.deepcopy(PLAIN)
 
-    adapted = capabilities.remove_kinds(PLAIN, {"finish"})
+    adapted = ports.remove_kinds(PLAIN, {"finish"})
 
     assert adapted == make_flow(("one", "log"), ("two", "log"), edges=[make_edge("one", "two")])
     assert before == PLAIN
@@ -54,7 +54,7 @@ def test_a_finish_that_only_ends_the_flow_is_left_out() -> None:
     ids=range(9),
 )
 def test_what_would_not_be_the_same_flow_is_not_adapted(ir: dict[str, Any], lacking: set[str]) -> None:
-    assert capabilities.remove_kinds(ir, lacking) is None
+    assert ports.remove_kinds(ir, lacking) is None
 
 
 @pytest.mark.requirement("rep:control:foreign")
@@ -62,18 +62,18 @@ async def test_a_foreign_runtime_without_finish_gets_the_flow_without_it(tmp_pat
     asked = tmp_path / "asked"
     env = {"CAPABILITIES": json.dumps(FOREIGN), "NOTES": str(asked)}
 
-    await drive("bad_capabilities", ir=PLAIN, required=["log", "finish"], adapt=capabilities.remove_kinds, env=env)
+    await drive("bad_capabilities", ir=PLAIN, required=["log", "finish"], adapt=ports.remove_kinds, env=env)
 
     start = read_notes(asked)[1]
     assert start["method"] == "Runtime.StartRun"
-    assert start["params"]["ir"] == capabilities.remove_kinds(PLAIN, {"finish"})
+    assert start["params"]["ir"] == ports.remove_kinds(PLAIN, {"finish"})
 
 
 @pytest.mark.parametrize("required", [["log", "switch", "finish"], ["log", "dsl.emit"]])
 async def test_other_control_kinds_that_a_runtime_lacks_are_refused_by_name(required: list[str]) -> None:
     env = {"CAPABILITIES": json.dumps(FOREIGN)}
 
-    ended = await drive("bad_capabilities", ir=PLAIN, required=required, adapt=capabilities.remove_kinds, env=env)
+    ended = await drive("bad_capabilities", ir=PLAIN, required=required, adapt=ports.remove_kinds, env=env)
 
     assert ended.exit_code == 3
     assert ended.error is not None

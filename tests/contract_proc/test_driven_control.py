@@ -9,7 +9,7 @@ import pytest
 from tests.contract_proc.driving import IR, drive_order, is_cancelled, make_order, wait_until_asked
 
 from switchtower.engines.flow import delegation
-from switchtower.protocols.rep import driver, errors, outcome
+from switchtower.protocols.rep import client, driver, errors
 
 
 def make_flow(first: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def run_directed(wanted: driver.RuntimeRunOrder) -> delegation.StepDelegator:
     return delegation.StepDelegator(wanted.ir, wanted.inputs, run_id=wanted.run_id, workspace=wanted.cwd)
 
 
-async def drive(first: str, **settings: Any) -> outcome.FlowRunOutcome:
+async def drive(first: str, **settings: Any) -> client.FlowRunOutcome:
     wanted = make_order("foreign", ir=make_flow(first), required=["dsl.emit", "log", "switch"], **settings)
     return await drive_order(wanted, drive_control=run_directed(wanted))
 

@@ -24,10 +24,10 @@ from tests.contract_proc.driving import (
 )
 from tests.tools.running.watching import is_alive
 
-from switchtower.protocols.rep import driver, errors, outcome
+from switchtower.protocols.rep import client, driver, errors
 
 
-def get_transport_error(ended: outcome.FlowRunOutcome) -> dict[str, Any]:
+def get_transport_error(ended: client.FlowRunOutcome) -> dict[str, Any]:
     assert (ended.status, ended.exit_code) == ("failed", errors.RepExitCode.RUNTIME_INTERNAL)
     assert ended.error is not None
     assert ended.error["code"] == errors.RepErrorCode.BROKEN_TRANSPORT

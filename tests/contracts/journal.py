@@ -16,7 +16,7 @@ import pytest
 
 from switchtower.core import codec, errors, events
 from switchtower.core.ports import journal
-from switchtower.testing.entries import (
+from switchtower.testing.session_driver import (
     NOON,
     make_append,
     make_card,

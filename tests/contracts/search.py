@@ -16,7 +16,7 @@ import pytest
 from switchtower.core import codec, events
 from switchtower.core.ports import journal
 from switchtower.stores import search_text
-from switchtower.testing.entries import NOON, make_card
+from switchtower.testing.session_driver import NOON, make_card
 
 OWNER = events.Actor(name="owner", via="cli")
 

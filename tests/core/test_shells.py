@@ -4,7 +4,7 @@ import pytest
 
 from switchtower.core import commands, errors, events
 from switchtower.core.fold import make_card
-from switchtower.core.rules import remote_calls
+from switchtower.core.rules import user_actions
 from switchtower.testing.session_driver import OWNER, SESSION_ID, SessionDriver
 
 
@@ -53,7 +53,7 @@ def test_a_cancel_names_one_or_means_all_and_forgets_what_has_ended() -> None:
 
 def test_there_is_an_end_to_how_many_run_at_once() -> None:
     table = SessionDriver()
-    for number in range(remote_calls.MOST_AT_ONCE):
+    for number in range(user_actions.MOST_AT_ONCE):
         run(table, f"sh_{number}")
 
     with pytest.raises(errors.Overloaded):

@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from switchtower.core import commands, errors, events, receipts
+from switchtower.core import commands, errors, events
 from switchtower.core.decide import decide
 from switchtower.core.fold import decode_snapshot, encode_snapshot, fold_entries, make_card
-from switchtower.core.rules import terminals
+from switchtower.core.rules import user_actions
 from switchtower.core.session import Session
 from switchtower.testing.session_driver import OWNER, SESSION_ID, SessionDriver, start_session
 
-PROGRAM = terminals.make_program("codex --ask")
+PROGRAM = user_actions.make_program("codex --ask")
 
 
 class TerminalSession(SessionDriver):
@@ -70,18 +70,18 @@ each_kind_of_typing = pytest.mark.parametrize("command", EACH_KIND_OF_TYPING, id
 def test_a_program_is_a_line_for_a_shell_or_a_list_of_arguments(
     command: str | list[str], argv: tuple[str, ...], line: str, tool: str
 ) -> None:
-    assert terminals.make_program(command) == events.Program(argv=argv, command=line, tool=tool, cols=120, rows=40)
+    assert user_actions.make_program(command) == events.Program(argv=argv, command=line, tool=tool, cols=120, rows=40)
 
 
 def test_who_asks_may_name_the_tool_and_the_size() -> None:
-    named = terminals.make_program(["run-it"], tool="codex", cols=80, rows=24)
+    named = user_actions.make_program(["run-it"], tool="codex", cols=80, rows=24)
     assert (named.tool, named.cols, named.rows) == ("codex", 80, 24)
 
 
 @pytest.mark.parametrize("command", ["", "  \n", [], ["a", "b\0c"], "a\0b"], ids=repr)
 def test_what_cannot_be_run_is_refused(command: str | list[str]) -> None:
     with pytest.raises(errors.InvalidCommand):
-        terminals.make_program(command)
+        user_actions.make_program(command)
 
 
 # The session
@@ -110,7 +110,7 @@ def test_the_engine_is_handed_the_program_as_it_was_asked_for() -> None:
 
 
 def test_a_program_s_title_is_one_line() -> None:
-    table = TerminalSession(program=terminals.make_program("make \\\n   all" + " more" * 100))
+    table = TerminalSession(program=user_actions.make_program("make \\\n   all" + " more" * 100))
     assert table.session.title == ("make \\ all" + " more" * 100)[:80]
 
 
@@ -234,19 +234,19 @@ def test_of_keys_only_the_number_is_kept() -> None:
 @pytest.mark.parametrize("command", [type_input, make_keys])
 def test_there_is_an_end_to_what_can_be_typed_at_once(command: Any) -> None:
     table = TerminalSession()
-    table.execute(command("x" * terminals.MOST_TYPED))
+    table.execute(command("x" * user_actions.MOST_TYPED))
     with pytest.raises(errors.InvalidCommand, match="1048576"):
-        table.execute(command("x" * (terminals.MOST_TYPED + 1)))
+        table.execute(command("x" * (user_actions.MOST_TYPED + 1)))
 
 
 def test_the_text_of_an_input_is_in_no_receipt_but_another_text_under_its_id_is_noticed() -> None:
     """The lane looks receipts up by this: the same input twice is one, another one under its id is refused."""
     first = type_input("hunter2\r", idempotency_key="input:1")
-    receipt = receipts.issue_receipt(first, {"run_id": "run_1"}, 10_000)
+    receipt = commands.issue_receipt(first, {"run_id": "run_1"}, 10_000)
 
-    assert receipts.replay_outcome(receipt, type_input("hunter2\r", idempotency_key="input:1")) == {"run_id": "run_1"}
+    assert commands.replay_outcome(receipt, type_input("hunter2\r", idempotency_key="input:1")) == {"run_id": "run_1"}
     with pytest.raises(errors.IdentityConflict):
-        receipts.replay_outcome(receipt, type_input("other\r", idempotency_key="input:1"))
+        commands.replay_outcome(receipt, type_input("other\r", idempotency_key="input:1"))
     assert "hunter2" not in str(receipt)
 
 

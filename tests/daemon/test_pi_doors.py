@@ -22,13 +22,12 @@ from switchtower.core import redact
 from switchtower.core.ports import journal
 from switchtower.daemon.listeners import Listeners
 from switchtower.daemon.pi import PiListeners
-from switchtower.daemon.relay import LazyRelay
-from switchtower.daemon.web import WebFeatures
+from switchtower.daemon.relay import LazyRelay, WebFeatures
 from switchtower.runtime.runtime import Runtime
 from switchtower.telemetry.metrics import Metrics
 from switchtower.testing.host_services import StubHostServices
 from switchtower.testing.memory.journal import MemoryJournal
-from switchtower.transports import errors
+from switchtower.transports import stream
 
 TOKEN = "the-owner's"
 NOBODY_UID = 65_534
@@ -296,7 +295,7 @@ async def test_a_default_port_that_is_taken_is_done_without(
 async def test_a_port_that_somebody_asked_for_must_be_free(open_listeners: Open, chosen: dict[str, Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         taken = f"127.0.0.1:{holder.getsockname()[1]}"
-        with pytest.raises(errors.AddressInUse, match=rf"{taken}, the port of the pi protocol; hint: .*--pi HOST:PORT"):
+        with pytest.raises(stream.AddressInUse, match=rf"{taken}, the port of the pi protocol; hint: .*--pi HOST:PORT"):
             await open_listeners(pi=taken, **chosen)
 
 

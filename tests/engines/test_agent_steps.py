@@ -10,7 +10,7 @@ from tests.engines.parts import APPROVE, MakeAgent, MakeDesk, MakeTask, Recordin
 from switchtower.core import events
 from switchtower.core.ports import engine
 from switchtower.core.session import Timeline, WorkspaceChange
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
+from switchtower.engines.agent.prompts.system_prompt import PromptCatalog
 from switchtower.models import port
 
 OWNER = events.Actor("owner", "cli")

@@ -9,7 +9,7 @@ from tests.extensions.parts import GREET, install_into
 
 from switchtower.core import events
 from switchtower.core.ports import engine
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
+from switchtower.engines.agent.prompts.system_prompt import PromptCatalog
 from switchtower.models import port
 
 COMMAND = """

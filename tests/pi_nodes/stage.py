@@ -11,8 +11,7 @@ import msgspec
 from tests.runtime.parts import TIMEOUT, RuntimeHarness, Work, finish_at_once
 
 from switchtower import config
-from switchtower.cluster.pi_router import ClusterPiServer
-from switchtower.cluster.singleton_lease import SingletonLease
+from switchtower.cluster.pi_router import ClusterPiServer, SingletonLease
 from switchtower.core.roles import Access
 from switchtower.daemon.pi import LazyPiServer
 from switchtower.testing.memory.leases import MemoryLeases

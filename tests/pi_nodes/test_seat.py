@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.pi_nodes.stage import LONG_MS
 
-from switchtower.cluster.singleton_lease import SingletonLease
+from switchtower.cluster.pi_router import SingletonLease
 from switchtower.core.ports import cluster
 from switchtower.testing.memory.leases import MemoryLeases
 

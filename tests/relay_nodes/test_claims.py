@@ -5,8 +5,7 @@ from collections import deque
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from switchtower.cluster.relay_hosts import ClaimChanges, HostClaims
-from switchtower.cluster.relay_messages import PresenceMessage
+from switchtower.cluster.relay_hosts import ClaimChanges, HostClaims, PresenceMessage
 
 NODES, HOSTS = ("n1", "n2", "n3"), ("h1", "h2")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.protocols.relay.hall import MemoryHost, report_run
 from tests.relay_nodes.parts import ANN, RelayCluster, RelayNode, open_cluster
 
-from switchtower.cluster import relay_messages
+from switchtower.cluster import relay_hosts
 from switchtower.core import commands, events
 from switchtower.core import errors as core_errors
 from switchtower.protocols.relay import errors, messages, wire_values
@@ -295,7 +295,7 @@ async def test_what_a_node_says_that_cannot_be_reached_does_not_count(tmp_path: 
         assert "node_b" not in a.mesh.peers
         await b.connect_host("h")
         answers: list[Any] = []
-        b.mesh.request("node_a", relay_messages.HOST_CALL, b"", answers.append)
+        b.mesh.request("node_a", relay_hosts.HOST_CALL, b"", answers.append)
         await made.wait_until(lambda: len(answers) == 1)
         assert isinstance(answers[0], bytes), "this was heard, and so was what was said before"
         assert not await a.is_host_online("h")
@@ -347,13 +347,13 @@ async def test_rubbish_from_another_node_is_refused_and_harms_nobody(three_nodes
     a, b, _ = three_nodes.nodes
     host = await connect_host(three_nodes, b)
     await report_run(three_nodes.runtime, "h", "run-7")
-    for subject in (relay_messages.PRESENCE, relay_messages.HOST_DISCONNECT, relay_messages.DELAYED_REFUSAL):
+    for subject in (relay_hosts.PRESENCE, relay_hosts.HOST_DISCONNECT, relay_hosts.DELAYED_REFUSAL):
         assert a.mesh.notify("node_b", subject, body)
     answers: list[Any] = []
-    for subject in (relay_messages.HOST_SEND, relay_messages.HOST_CALL, relay_messages.RUN_RPC, relay_messages.HOST_RPC):
+    for subject in (relay_hosts.HOST_SEND, relay_hosts.HOST_CALL, relay_hosts.RUN_RPC, relay_hosts.HOST_RPC):
         a.mesh.request("node_b", subject, body, answers.append)
     await three_nodes.wait_until(lambda: len(answers) == 4)
-    assert [relay_messages.decode(answer, relay_messages.NodeReply).ok for answer in answers] == [False] * 4
+    assert [relay_hosts.decode(answer, relay_hosts.NodeReply).ok for answer in answers] == [False] * 4
     call = start_call(a)
     host.respond(await host.list_messages(), result=1)
     assert await call == 1
@@ -362,20 +362,20 @@ async def test_rubbish_from_another_node_is_refused_and_harms_nobody(three_nodes
 @pytest.mark.parametrize(
     ("rpc", "refusal"),
     [
-        (relay_messages.NodeRpcMessage("rpc.no.such", b"", ANN), "unknown rpc type"),
-        (relay_messages.NodeRpcMessage("rpc.fs.read", relay_messages.encode(READ), ANN), "unknown run_id"),
-        (relay_messages.NodeRpcMessage("rpc.fs.read", relay_messages.encode(READ), ANN, "sess_x"), "unknown run_id"),
-        (relay_messages.NodeRpcMessage("rpc.fs.read", relay_messages.encode(READ), ANN, "x" * 1_000), "unknown run_id"),
+        (relay_hosts.NodeRpcMessage("rpc.no.such", b"", ANN), "unknown rpc type"),
+        (relay_hosts.NodeRpcMessage("rpc.fs.read", relay_hosts.encode(READ), ANN), "unknown run_id"),
+        (relay_hosts.NodeRpcMessage("rpc.fs.read", relay_hosts.encode(READ), ANN, "sess_x"), "unknown run_id"),
+        (relay_hosts.NodeRpcMessage("rpc.fs.read", relay_hosts.encode(READ), ANN, "x" * 1_000), "unknown run_id"),
     ],
 )
 async def test_what_a_node_of_another_version_may_ask_is_refused_in_relays_words(
-    three_nodes: RelayCluster, rpc: relay_messages.NodeRpcMessage, refusal: str
+    three_nodes: RelayCluster, rpc: relay_hosts.NodeRpcMessage, refusal: str
 ) -> None:
     a, _, _ = three_nodes.nodes
     answers: list[Any] = []
-    a.mesh.request("node_b", relay_messages.RUN_RPC, relay_messages.encode(rpc), answers.append)
+    a.mesh.request("node_b", relay_hosts.RUN_RPC, relay_hosts.encode(rpc), answers.append)
     await three_nodes.wait_until(lambda: len(answers) == 1)
-    assert relay_messages.decode(answers[0], relay_messages.NodeReply).error == refusal
+    assert relay_hosts.decode(answers[0], relay_hosts.NodeReply).error == refusal
 
 
 async def test_a_result_of_many_bytes_comes_whole(three_nodes: RelayCluster) -> None:

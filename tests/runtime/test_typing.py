@@ -9,14 +9,14 @@ from tests.runtime.parts import KEEP_ALL, SESSION, TIMEOUT, ControlledJournal, R
 
 from switchtower.core import commands, errors, events, redact
 from switchtower.core.ports import engine, session_service
-from switchtower.core.rules import terminals
+from switchtower.core.rules import user_actions
 from switchtower.runtime import run_context
 from switchtower.runtime.run_context import TerminalInputQueue
 from switchtower.runtime.runtime import Runtime
 from switchtower.testing.host_services import StubHostServices
 from switchtower.testing.session_driver import OWNER
 
-LONGEST = terminals.MOST_TYPED
+LONGEST = user_actions.MOST_TYPED
 
 
 class TypingEngine(ScriptedEngine):
@@ -72,7 +72,7 @@ class TypingHarness:
             sandbox="local",
             workspace=events.Workspace(root="/"),
             attach_token_sha256="0" * 64,
-            program=terminals.make_program(["cat"]),
+            program=user_actions.make_program(["cat"]),
         )
         await self.ask(start)
 

@@ -32,8 +32,8 @@ from switchtower.stores.sqlite.journal import SqliteJournal
 from switchtower.stores.sqlite.registry import SqliteRegistry
 from switchtower.stores.transfer import postgres, transfer
 from switchtower.stores.transfer.sqlite import SqliteTarget
-from switchtower.testing.entries import NOON, make_card
 from switchtower.testing.relay_client import RelayApp, RelayHttp
+from switchtower.testing.session_driver import NOON, make_card
 
 ANN = events.Actor(name="ann", via="web", device="ci, curl/8", address="192.0.2.7")
 TIMEOUT = 60.0
@@ -228,7 +228,7 @@ APPENDER = """
 import asyncio, os, pathlib, sys
 from switchtower.core.ports import journal
 from switchtower.stores.sqlite.journal import SqliteJournal
-from switchtower.testing.entries import make_card
+from switchtower.testing.session_driver import make_card
 from tests.security.test_audit_chain import make_decisions
 
 async def appender(store, number):

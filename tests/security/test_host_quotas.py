@@ -7,7 +7,7 @@ import msgspec
 from tests.relay.stage import DaemonView, RelayNetwork, wait_until
 from tests.relay.stage import relay_network as relay_network
 
-from switchtower.protocols.relay.hub import host_quotas
+from switchtower.protocols.relay.hub import mirror
 
 SHOWN_ONCE = 1
 
@@ -135,12 +135,12 @@ class QuotaClock:
 
 def test_what_is_taken_beyond_a_minutes_share_has_to_be_paid_for_with_time() -> None:
     clock, no_tower = QuotaClock(), cast(Any, None)
-    limits = host_quotas.HostQuotas(messages_per_minute=60, bytes_per_minute=6_000)
-    usage = host_quotas.HostUsage(no_tower, "h", limits, clock)
+    limits = mirror.HostQuotas(messages_per_minute=60, bytes_per_minute=6_000)
+    usage = mirror.HostUsage(no_tower, "h", limits, clock)
     assert usage.compute_pause([b"x" * 100] * 60) == 0
     assert usage.compute_pause([b""]) == 1
     clock.now += 2
     assert usage.compute_pause([]) == 0
-    assert usage.compute_pause([b"x" * 10_000]) == host_quotas.MAX_PAUSE
+    assert usage.compute_pause([b"x" * 10_000]) == mirror.MAX_PAUSE
     clock.now += 1_000
     assert usage.compute_pause([b""] * 61) == 1, "no more than one minute is saved up"

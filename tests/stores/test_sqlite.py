@@ -14,7 +14,7 @@ from switchtower.core import errors
 from switchtower.core.ports import journal
 from switchtower.stores.sqlite import database
 from switchtower.stores.sqlite.journal import SqliteJournal
-from switchtower.testing.entries import NOON, make_append, make_card, make_delta, make_deltas, make_receipt, read_seqs
+from switchtower.testing.session_driver import NOON, make_append, make_card, make_delta, make_deltas, make_receipt, read_seqs
 
 
 class TestSqliteJournal(contracts_journal.JournalContract):

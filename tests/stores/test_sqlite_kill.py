@@ -7,13 +7,13 @@ from contextlib import closing
 from pathlib import Path
 
 from switchtower.stores.sqlite.journal import SqliteJournal
-from switchtower.testing.entries import NOON, make_delta, make_receipt
+from switchtower.testing.session_driver import NOON, make_delta, make_receipt
 
 APPENDER = """
 import asyncio, os, pathlib, sys
 from switchtower.core.ports import journal
 from switchtower.stores.sqlite.journal import SqliteJournal
-from switchtower.testing.entries import NOON, make_card as card, make_delta as delta, make_receipt as receipt
+from switchtower.testing.session_driver import NOON, make_card as card, make_delta as delta, make_receipt as receipt
 
 async def appender(store, session_id, length):
     page = await store.read(session_id, 0, 1_000_000)

@@ -13,7 +13,7 @@ from switchtower.core.codec import encode
 from switchtower.core.ports import journal
 from switchtower.stores import packed_rows
 from switchtower.stores.sqlite.journal import SqliteJournal
-from switchtower.testing.entries import make_append, make_deltas
+from switchtower.testing.session_driver import make_append, make_deltas
 
 texts = st.text(max_size=8) | st.sampled_from(["\n", "\r\n", "\u2028", "\x1e", "a\nb"])
 

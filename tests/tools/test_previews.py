@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from switchtower.tools import outcome, previews, registry
+from switchtower.tools import outcome, registry
 
 
 async def preview(root: Path, tool: str, **args: Any) -> dict[str, object]:
-    return await previews.make_preview(tool, args, outcome.ToolContext(workspace=str(root), run_id="run_preview"))
+    return await registry.make_preview(tool, args, outcome.ToolContext(workspace=str(root), run_id="run_preview"))
 
 
 async def test_a_new_file_is_shown_as_additions(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_a_change_is_shown_whole_or_is_a_problem(tmp_path: Path) -> None:
 
     assert f"+{line}" in str(whole["diff"])
     assert "diff" not in long
-    assert f"more than {previews.LONGEST_DIFF:,}" in str(long["problem"])
+    assert f"more than {registry.LONGEST_DIFF:,}" in str(long["problem"])
 
 
 async def test_a_diff_cannot_play_tricks_on_who_reads_it(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from tests.transports.conftest import Dial, Serve
 
-from switchtower.transports import errors
+from switchtower.transports import stream
 
 
 async def get(port: int, path: str = "/", host: str = "127.0.0.1") -> tuple[int, dict[str, str], bytes]:
@@ -57,14 +57,14 @@ async def test_an_address_of_all_interfaces_is_reached_at_loopback(serve: Serve)
 
 async def test_a_port_that_is_taken_is_named_with_a_remedy(serve: Serve) -> None:
     server = await serve()
-    with pytest.raises(errors.AddressInUse, match=rf"127\.0\.0\.1:{server.listener.port}; hint: .*another port"):
+    with pytest.raises(stream.AddressInUse, match=rf"127\.0\.0\.1:{server.listener.port}; hint: .*another port"):
         await serve(port=server.listener.port)
     assert (await get(server.listener.port))[2] == b"hello"
 
 
 @pytest.mark.parametrize("host", ["203.0.113.1", "no-such-host.invalid"])
 async def test_a_host_that_is_not_ours_is_named_with_a_remedy(serve: Serve, host: str) -> None:
-    with pytest.raises(errors.AddressUnusable, match=rf"{host}:0 .*hint: use `127\.0\.0\.1`"):
+    with pytest.raises(stream.AddressUnusable, match=rf"{host}:0 .*hint: use `127\.0\.0\.1`"):
         await serve(host=host)
 
 
@@ -126,7 +126,7 @@ async def test_signals_are_left_to_the_process(serve: Serve) -> None:
 
 def test_the_other_transports_load_no_web_server() -> None:
     program = (
-        "import sys; from switchtower.transports import socket_file, stream, unix, upgrade; "
+        "import sys; from switchtower.transports import unix as socket_file, stream, unix, upgrade; "
         "from switchtower.testing.memory import stream;"
         "print([name for name in ('uvicorn', 'starlette', 'picows', 'h11', 'uvloop') if name in sys.modules])"
     )

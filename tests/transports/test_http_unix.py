@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from switchtower.transports import errors, http
+from switchtower.transports import http, stream
 
 Serve = Callable[..., Awaitable[http.UnixHttpListener]]
 
@@ -117,14 +117,14 @@ async def test_what_a_dead_process_left_is_replaced(serve_unix: Serve, folder: P
 
 async def test_a_living_process_keeps_its_socket(serve_unix: Serve) -> None:
     listener = await serve_unix()
-    with pytest.raises(errors.AddressInUse):
+    with pytest.raises(stream.AddressInUse):
         await serve_unix()
     assert (await get(listener.path)).startswith(b"HTTP/1.1 200")
 
 
 async def test_what_is_no_socket_is_left_alone(serve_unix: Serve, folder: Path) -> None:
     (folder / "file").write_text("precious")
-    with pytest.raises(errors.PathTaken):
+    with pytest.raises(stream.PathTaken):
         await serve_unix(path=folder / "file")
     assert (folder / "file").read_text() == "precious"
 

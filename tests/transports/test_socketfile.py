@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from switchtower.transports import errors, socket_file
+from switchtower.transports import stream, unix
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def leave_behind(path: Path) -> None:
 @pytest.mark.usefixtures("open_umask")
 def test_folders_are_made_private_and_so_is_the_socket(folder: Path) -> None:
     path = folder / "a" / "b" / "s.sock"
-    sock, _ = socket_file.bind_private(path)
+    sock, _ = unix.bind_private(path)
     with sock:
         assert get_mode(path) == 0o600
         assert get_mode(folder / "a") == get_mode(folder / "a" / "b") == 0o700
@@ -40,7 +40,7 @@ def test_folders_are_made_private_and_so_is_the_socket(folder: Path) -> None:
 
 def test_a_folder_that_was_there_keeps_its_mode(folder: Path) -> None:
     folder.chmod(0o755)
-    sock, _ = socket_file.bind_private(folder / "s.sock")
+    sock, _ = unix.bind_private(folder / "s.sock")
     sock.close()
     assert get_mode(folder) == 0o755
 
@@ -48,38 +48,38 @@ def test_a_folder_that_was_there_keeps_its_mode(folder: Path) -> None:
 @pytest.mark.parametrize("open_to", [0o777, 0o770, 0o707])
 def test_a_folder_that_others_can_write_to_is_refused_with_a_remedy(folder: Path, open_to: int) -> None:
     folder.chmod(open_to)
-    with pytest.raises(errors.FolderNotPrivate, match="chmod go-w"):
-        socket_file.bind_private(folder / "s.sock")
+    with pytest.raises(stream.FolderNotPrivate, match="chmod go-w"):
+        unix.bind_private(folder / "s.sock")
     assert list(folder.iterdir()) == []
 
 
 def test_a_folder_where_only_owners_can_replace_files_will_do(folder: Path) -> None:
     folder.chmod(0o1777)
-    sock, _ = socket_file.bind_private(folder / "s.sock")
+    sock, _ = unix.bind_private(folder / "s.sock")
     sock.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_folder_of_somebody_else_is_refused(folder: Path) -> None:
     os.chown(folder, 65_534, 65_534)
-    with pytest.raises(errors.FolderNotPrivate, match="of your own"):
-        socket_file.bind_private(folder / "s.sock")
+    with pytest.raises(stream.FolderNotPrivate, match="of your own"):
+        unix.bind_private(folder / "s.sock")
 
 
 def test_what_a_process_that_is_gone_has_left_is_replaced(folder: Path) -> None:
     path = folder / "s.sock"
     leave_behind(path)
-    sock, _ = socket_file.bind_private(path)
+    sock, _ = unix.bind_private(path)
     with sock, socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
 
 
 def test_a_live_socket_is_not_taken(folder: Path) -> None:
     path = folder / "s.sock"
-    sock, _ = socket_file.bind_private(path)
+    sock, _ = unix.bind_private(path)
     with sock:
-        with pytest.raises(errors.AddressInUse, match="stop that process"):
-            socket_file.bind_private(path)
+        with pytest.raises(stream.AddressInUse, match="stop that process"):
+            unix.bind_private(path)
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
 
@@ -96,8 +96,8 @@ def test_a_live_socket_that_is_too_busy_to_answer_is_not_taken(folder: Path) -> 
             waiting.append(client)
             if client.connect_ex(str(path)):
                 break
-        with pytest.raises(errors.AddressInUse):
-            socket_file.bind_private(path)
+        with pytest.raises(stream.AddressInUse):
+            unix.bind_private(path)
         for client in waiting:
             client.close()
 
@@ -113,32 +113,32 @@ def test_what_is_not_a_socket_is_left_alone(folder: Path, kind: str) -> None:
     else:
         path.mkdir()
     before = path.lstat()
-    with pytest.raises(errors.PathTaken, match="move it away"):
-        socket_file.bind_private(path)
+    with pytest.raises(stream.PathTaken, match="move it away"):
+        unix.bind_private(path)
     assert path.lstat() == before
 
 
 def test_a_path_beyond_the_systems_limit_is_named_with_a_remedy(folder: Path) -> None:
-    fits = folder / ("x" * (socket_file.PATH_LIMIT - len(str(folder)) - 1))
-    sock, _ = socket_file.bind_private(fits)
+    fits = folder / ("x" * (unix.PATH_LIMIT - len(str(folder)) - 1))
+    sock, _ = unix.bind_private(fits)
     sock.close()
-    with pytest.raises(errors.PathTooLong, match=f"{socket_file.PATH_LIMIT + 1} bytes.*hint: choose a shorter path"):
-        socket_file.bind_private(fits.with_name(fits.name + "x"))
+    with pytest.raises(stream.PathTooLong, match=f"{unix.PATH_LIMIT + 1} bytes.*hint: choose a shorter path"):
+        unix.bind_private(fits.with_name(fits.name + "x"))
 
 
 def test_only_our_own_file_is_removed(folder: Path) -> None:
     path = folder / "s.sock"
-    sock, identity = socket_file.bind_private(path)
+    sock, identity = unix.bind_private(path)
     sock.close()
     path.rename(folder / "still-ours.sock")  # keeps its inode from being given to the next file
     leave_behind(path)
-    socket_file.remove_if_ours(path, identity)
+    unix.remove_if_ours(path, identity)
     assert path.exists()
     path.unlink()
     (folder / "still-ours.sock").rename(path)
-    socket_file.remove_if_ours(path, identity)
+    unix.remove_if_ours(path, identity)
     assert not path.exists()
-    socket_file.remove_if_ours(path, identity)
+    unix.remove_if_ours(path, identity)
 
 
 async def test_of_two_who_start_at_once_over_a_left_over_the_second_finds_the_first_alive(folder: Path) -> None:
@@ -147,12 +147,12 @@ async def test_of_two_who_start_at_once_over_a_left_over_the_second_finds_the_fi
     with socket.socket(socket.AF_UNIX) as first:
         lock = os.open(folder, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        second = asyncio.create_task(asyncio.to_thread(socket_file.bind_private, path))
+        second = asyncio.create_task(asyncio.to_thread(unix.bind_private, path))
         done, _ = await asyncio.wait({second}, timeout=0.1)
         assert not done, "it waits for its turn to look"
         path.unlink()
         first.bind(str(path))
         first.listen()
         os.close(lock)
-        with pytest.raises(errors.AddressInUse):
+        with pytest.raises(stream.AddressInUse):
             await second

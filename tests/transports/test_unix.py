@@ -12,7 +12,7 @@ import pytest
 from tests.transports.conftest import CountingReceiver
 
 from switchtower.testing.memory.stream import RecordingReceiver
-from switchtower.transports import errors, socket_owner, unix
+from switchtower.transports import socket_owner, stream, unix
 from switchtower.transports.stream import ConnectionOrigin, Packet
 
 LINE_LIMIT = 10_000
@@ -280,7 +280,7 @@ async def test_closing_the_listener_cuts_off_a_client_that_does_not_read(start_s
 
 async def test_a_second_listener_at_the_same_path_is_refused(start_server: Start) -> None:
     server = await start_server()
-    with pytest.raises(errors.AddressInUse):
+    with pytest.raises(stream.AddressInUse):
         await start_server()
     _, writer = await connect(server)
     writer.write(b"undisturbed\n")

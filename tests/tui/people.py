@@ -7,7 +7,7 @@ from tests.tui.told import RUN, SESSION, T0
 
 from switchtower.client.frames import PushEvent
 from switchtower.protocols.push import extension_messages, messages
-from switchtower.tui.state.inbox import InboxItem
+from switchtower.tui.state.session_rows import InboxItem
 
 NOTHING_SPENT = extension_messages.Usage(0, 0, 0, 0, 0, 0.0, 0)
 

@@ -2,7 +2,7 @@
 
 from tests.tui import people, told
 
-from switchtower.tui.state.inbox import ApprovalInbox, InboxItem
+from switchtower.tui.state.session_rows import ApprovalInbox, InboxItem
 
 
 def make_approval_event(approval_id: str, seq: int = 1) -> InboxItem:

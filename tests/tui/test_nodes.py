@@ -13,7 +13,7 @@ from tests.cli.test_nodes import ATTIC, BARN, make_card
 
 from switchtower import config
 from switchtower.tui.feed import DaemonFeed
-from switchtower.tui.state import inbox, session_rows
+from switchtower.tui.state import session_rows
 from switchtower.tui.widgets import session_list
 
 
@@ -22,13 +22,13 @@ class RecordingFeedListener:
 
     def __init__(self) -> None:
         self.rows: list[session_rows.SessionListRow] = []
-        self.pending: list[inbox.InboxItem] = []
+        self.pending: list[session_rows.InboxItem] = []
         self.both = asyncio.Event()
 
     def on_sessions_listed(self, rows: list[session_rows.SessionListRow]) -> None:
         self.rows = rows
 
-    def on_approvals_listed(self, pending: list[inbox.InboxItem], sessions: set[str] | None) -> None:
+    def on_approvals_listed(self, pending: list[session_rows.InboxItem], sessions: set[str] | None) -> None:
         self.pending = pending
         self.both.set()
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tui import told
 
-from switchtower.presentation import transcript_blocks
+from switchtower.presentation import transcript
 from switchtower.presentation.transcript import TranscriptModel
-from switchtower.tui.paint import blocks, markdown, palette
+from switchtower.tui.paint import blocks, palette
 
 HOSTILE = "[bold red]x[/] \x1b[31m \u202e [link=http://evil]y[/link] :smile: [@click=app.bell]z[/]"
 
@@ -75,8 +75,8 @@ def test_any_text_can_be_painted_at_any_width(text: str, width: int) -> None:
 
 @given(st.text(st.sampled_from("ab# \n`-*1.>|~"), max_size=80), st.lists(st.integers(0, 80), max_size=4))
 def test_a_text_that_grows_ends_up_as_if_it_had_come_at_once(text: str, cuts: list[int]) -> None:
-    once = markdown.MarkdownPainter().paint_markdown(text, 40, palette.DARK)
-    growing = markdown.MarkdownPainter()
+    once = blocks.MarkdownPainter().paint_markdown(text, 40, palette.DARK)
+    growing = blocks.MarkdownPainter()
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     for _, end in pairwise(edges):
         growing.paint_markdown(text[:end], 40, palette.DARK)
@@ -85,22 +85,22 @@ def test_a_text_that_grows_ends_up_as_if_it_had_come_at_once(text: str, cuts: li
 
 @given(st.text(st.sampled_from("ab# \n`-~"), max_size=120))
 def test_chunks_lose_no_line_that_says_something(text: str) -> None:
-    said = [line for chunk in markdown.split_chunks(text) for line in chunk.split("\n") if line.strip()]
+    said = [line for chunk in blocks.split_chunks(text) for line in chunk.split("\n") if line.strip()]
     assert said == [line for line in text.split("\n") if line.strip()]
 
 
 @given(st.text(st.sampled_from("ab "), max_size=300), st.integers(1, 40))
 def test_a_line_without_end_loses_nothing_but_blanks(text: str, longest: int) -> None:
-    cut = list(markdown.split_long_line(text, longest))
+    cut = list(blocks.split_long_line(text, longest))
     assert "".join(cut).replace(" ", "") == text.replace(" ", "")
     assert all(len(piece) <= longest for piece in cut[:-1])
 
 
 def test_a_fence_and_a_list_are_never_cut() -> None:
-    assert len(list(markdown.split_chunks("```\na\n\nb\n```"))) == 1
-    assert len(list(markdown.split_chunks("- a\n\n- b\n\n  more"))) == 1
-    assert list(markdown.split_chunks("one\n\ntwo")) == ["one\n", "two"]
-    assert list(markdown.split_chunks("```\na\n```\n\ntwo")) == ["```\na\n```\n", "two"]
+    assert len(list(blocks.split_chunks("```\na\n\nb\n```"))) == 1
+    assert len(list(blocks.split_chunks("- a\n\n- b\n\n  more"))) == 1
+    assert list(blocks.split_chunks("one\n\ntwo")) == ["one\n", "two"]
+    assert list(blocks.split_chunks("```\na\n```\n\ntwo")) == ["```\na\n```\n", "two"]
 
 
 def test_thinking_is_folded_until_somebody_wants_it() -> None:
@@ -178,17 +178,15 @@ def test_a_void_message_is_not_shown() -> None:
 
 def test_blocks_of_every_kind_can_be_painted() -> None:
     kinds = [
-        kind
-        for kind in vars(transcript_blocks).values()
-        if isinstance(kind, type) and issubclass(kind, transcript_blocks.TranscriptBlock)
+        kind for kind in vars(transcript).values() if isinstance(kind, type) and issubclass(kind, transcript.TranscriptBlock)
     ]
     shown = {
-        transcript_blocks.AnswerBlock,
-        transcript_blocks.ThinkingBlock,
-        transcript_blocks.ToolBlock,
-        transcript_blocks.UserMessageBlock,
-        transcript_blocks.ApprovalBlock,
-        transcript_blocks.NoticeBlock,
-        transcript_blocks.RunEndBlock,
+        transcript.AnswerBlock,
+        transcript.ThinkingBlock,
+        transcript.ToolBlock,
+        transcript.UserMessageBlock,
+        transcript.ApprovalBlock,
+        transcript.NoticeBlock,
+        transcript.RunEndBlock,
     }
-    assert set(kinds) - {transcript_blocks.TranscriptBlock, transcript_blocks.TextStreamBlock} == shown
+    assert set(kinds) - {transcript.TranscriptBlock, transcript.TextStreamBlock} == shown

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.tui import told
 
 from switchtower.client.frames import PushEvent
-from switchtower.presentation import transcript_blocks
+from switchtower.presentation import transcript as presentation_transcript
 from switchtower.presentation.transcript import MOST_BLOCKS, TranscriptModel
 
 TOOLS = st.sampled_from(["sandbox_exec", "sandbox_read_file", "mcp_thing"])
@@ -102,13 +102,13 @@ def test_the_result_of_a_call_goes_to_its_card_also_when_several_are_under_way()
             told.make_tool_result("sandbox_read_file", "of b"),
         )
     )
-    cards = [(block.args, block.result) for block in transcript.blocks if isinstance(block, transcript_blocks.ToolBlock)]
+    cards = [(block.args, block.result) for block in transcript.blocks if isinstance(block, presentation_transcript.ToolBlock)]
     assert cards == [({"path": "a"}, "of a"), ({"path": "b"}, "of b")]
 
 
 def test_output_of_a_running_command_grows_in_its_card() -> None:
     card = get_only_block(
-        transcript_blocks.ToolBlock,
+        presentation_transcript.ToolBlock,
         told.call("sandbox_exec", command="make"),
         told.make_output("one\n"),
         told.make_output("two\n"),
@@ -122,7 +122,7 @@ def test_a_message_that_the_model_begins_again_is_void() -> None:
             told.make_token("half"), told.make_warning("MODEL_RETRY", "again", "in 1 s"), told.make_token("whole"), told.DONE
         )
     )
-    answers = [(block.text, block.void) for block in transcript.blocks if isinstance(block, transcript_blocks.AnswerBlock)]
+    answers = [(block.text, block.void) for block in transcript.blocks if isinstance(block, presentation_transcript.AnswerBlock)]
     assert answers == [("half", True), ("whole", False)]
 
 
@@ -132,7 +132,7 @@ def test_a_decision_is_known_to_its_question_whoever_made_it() -> None:
 
 
 def test_an_error_comes_with_a_remedy() -> None:
-    assert "/model" in get_only_block(transcript_blocks.NoticeBlock, told.make_failure("MODEL_ERROR", "no")).remedy
+    assert "/model" in get_only_block(presentation_transcript.NoticeBlock, told.make_failure("MODEL_ERROR", "no")).remedy
 
 
 def test_a_gap_shows_what_was_said_last() -> None:
@@ -144,7 +144,7 @@ def test_a_gap_shows_what_was_said_last() -> None:
         "meta": {"provider": "demo", "sandboxProvider": "local"},
     }
     answer = get_only_block(
-        transcript_blocks.AnswerBlock, told.make_warning("EVENT_GAP", "gap", "earliest"), ("session_snapshot", snapshot)
+        presentation_transcript.AnswerBlock, told.make_warning("EVENT_GAP", "gap", "earliest"), ("session_snapshot", snapshot)
     )
     assert answer.text == "the end"
 
@@ -168,9 +168,9 @@ def test_a_text_without_end_keeps_its_end_and_a_bound() -> None:
     piece = "x" * 10_000
     transcript.extend(told.make_story(*(told.make_token(piece) for _ in range(100)), told.make_token("end")))
     (answer,) = transcript.blocks
-    assert isinstance(answer, transcript_blocks.AnswerBlock)
+    assert isinstance(answer, presentation_transcript.AnswerBlock)
     assert answer.text.endswith("end")
-    assert len(answer.text) <= transcript_blocks.LONGEST_TEXT * 5 // 4
+    assert len(answer.text) <= presentation_transcript.LONGEST_TEXT * 5 // 4
     assert answer.dropped + len(answer.text) == 100 * len(piece) + 3
 
 

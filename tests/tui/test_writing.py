@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.tui.state import input, slash
+from switchtower.tui.state import input
 from switchtower.tui.state.input import MOST_ENTRIES, InputHistory
 
 # History
@@ -45,52 +45,52 @@ def test_history_is_bounded() -> None:
 
 
 def test_a_command_is_told_from_what_is_said() -> None:
-    typed = slash.parse_slash("/model  demo ")
-    assert isinstance(typed, slash.SlashInput)
+    typed = input.parse_slash("/model  demo ")
+    assert isinstance(typed, input.SlashInput)
     assert (typed.command.name, typed.rest) == ("model", "demo")
-    assert slash.parse_slash("hello /model") is None
-    assert slash.parse_slash("/etc/hosts is odd") is None
-    assert slash.parse_slash("// not a command") is None
-    assert slash.parse_slash("/review src", ["review"]) is None
+    assert input.parse_slash("hello /model") is None
+    assert input.parse_slash("/etc/hosts is odd") is None
+    assert input.parse_slash("// not a command") is None
+    assert input.parse_slash("/review src", ["review"]) is None
 
 
 def test_an_alias_is_the_command() -> None:
-    typed = slash.parse_slash("/q")
-    assert isinstance(typed, slash.SlashInput)
+    typed = input.parse_slash("/q")
+    assert isinstance(typed, input.SlashInput)
     assert typed.command.name == "exit"
 
 
 def test_a_mistyped_command_is_not_sent_and_says_what_was_meant() -> None:
-    assert slash.parse_slash("/modle") == slash.UnknownSlashCommand("modle", "model")
-    assert slash.parse_slash("/reviw", ["review"]) == slash.UnknownSlashCommand("reviw", "review")
-    assert slash.parse_slash("/xyzzy") == slash.UnknownSlashCommand("xyzzy", None)
+    assert input.parse_slash("/modle") == input.UnknownSlashCommand("modle", "model")
+    assert input.parse_slash("/reviw", ["review"]) == input.UnknownSlashCommand("reviw", "review")
+    assert input.parse_slash("/xyzzy") == input.UnknownSlashCommand("xyzzy", None)
 
 
 @given(st.text(max_size=20))
 def test_nothing_typed_breaks_the_commands(text: str) -> None:
-    slash.parse_slash("/" + text)
-    slash.complete_slash("/" + text)
+    input.parse_slash("/" + text)
+    input.complete_slash("/" + text)
     input.find_offer(text, files=["a b.txt", "src/"])
 
 
 def test_commands_and_skills_are_offered_alike() -> None:
-    offered = [option.text for option in slash.complete_slash("/re", [slash.SlashOption("review", "looks at it")])]
+    offered = [option.text for option in input.complete_slash("/re", [input.SlashOption("review", "looks at it")])]
     assert offered == ["/redo", "/rename", "/review"]
 
 
 def test_values_are_offered_behind_a_command() -> None:
-    assert [one.text for one in slash.complete_slash("/policy a")] == ["/policy ask", "/policy auto", "/policy read-only"]
-    assert [one.text for one in slash.complete_slash("/model d", values=[slash.SlashOption("demo")])] == ["/model demo"]
+    assert [one.text for one in input.complete_slash("/policy a")] == ["/policy ask", "/policy auto", "/policy read-only"]
+    assert [one.text for one in input.complete_slash("/model d", values=[input.SlashOption("demo")])] == ["/model demo"]
 
 
 def test_every_command_has_a_name_of_its_own() -> None:
-    names = [name for command in slash.COMMANDS for name in (command.name, *command.aliases)]
+    names = [name for command in input.COMMANDS for name in (command.name, *command.aliases)]
     assert len(names) == len(set(names))
 
 
 def test_the_commands_that_people_expect_are_there() -> None:
     wanted = ["help", "new", "model", "provider", "session", "skills", "compact", "fork", "undo", "diff", "export", "exit"]
-    assert set(wanted) <= {command.name for command in slash.COMMANDS}
+    assert set(wanted) <= {command.name for command in input.COMMANDS}
 
 
 # Files

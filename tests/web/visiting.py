@@ -10,16 +10,7 @@ import pytest
 
 api = pytest.importorskip("playwright.async_api", reason="Playwright is not installed")
 
-from playwright.async_api import (  # noqa: E402
-    Browser,
-    BrowserContext,
-    ConsoleMessage,
-    Locator,
-    Page,
-    Request,
-    WebSocket,
-    expect,
-)
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Request, WebSocket, expect  # noqa: E402
 
 TIMEOUT = 60.0
 DESKTOP = (1440, 900)

@@ -16,7 +16,7 @@ from switchtower.core import codec, events
 from switchtower.core.ports import journal
 from switchtower.core.ports.journal import InvalidAuditCursor
 from switchtower.stores.sqlite import database
-from switchtower.stores.sqlite.audit import _ASKED, _DECIDED, SqliteAudit
+from switchtower.stores.sqlite.inspection import _ASKED, _DECIDED, SqliteAudit
 from switchtower.stores.sqlite.journal import SqliteJournal
 from switchtower.testing.relay_client import RelayApp
 

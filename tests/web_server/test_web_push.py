@@ -19,7 +19,7 @@ from tests.web_server.receiver import WebhookReceiver
 from tests.web_server.site import HttpPortClient
 from tests.web_server.test_notify import make_news
 
-from switchtower.notifications import encryption, web_push
+from switchtower.notifications import web_push
 from switchtower.notifications.web_push import FolderSubscriptionStore, WebPushChannel
 
 VECTOR = {
@@ -45,8 +45,8 @@ class FakePushBrowser:
     @property
     def subscription(self) -> dict[str, Any]:
         keys = {
-            "p256dh": encryption.encode_base64url(encryption.encode_public_key(self.key)),
-            "auth": encryption.encode_base64url(self.auth),
+            "p256dh": web_push.encode_base64url(web_push.encode_public_key(self.key)),
+            "auth": web_push.encode_base64url(self.auth),
         }
         return {"endpoint": self.endpoint, "expirationTime": None, "keys": keys}
 
@@ -55,24 +55,24 @@ class FakePushBrowser:
         assert int.from_bytes(body[16:20], "big") >= len(body) - 86
         theirs, sealed = rest[:size], rest[size:]
         shared = self.key.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), theirs))
-        ours = encryption.encode_public_key(self.key)
-        material = encryption._expand_key(encryption._compute_hmac(self.auth, shared), b"WebPush: info\0" + ours + theirs, 32)
-        secret = encryption._compute_hmac(salt, material)
-        key = encryption._expand_key(secret, b"Content-Encoding: aes128gcm\0", 16)
-        nonce = encryption._expand_key(secret, b"Content-Encoding: nonce\0", 12)
+        ours = web_push.encode_public_key(self.key)
+        material = web_push._expand_key(web_push._compute_hmac(self.auth, shared), b"WebPush: info\0" + ours + theirs, 32)
+        secret = web_push._compute_hmac(salt, material)
+        key = web_push._expand_key(secret, b"Content-Encoding: aes128gcm\0", 16)
+        nonce = web_push._expand_key(secret, b"Content-Encoding: nonce\0", 12)
         return json.loads(AESGCM(key).decrypt(nonce, sealed, None).rstrip(b"\0")[:-1])
 
 
 def test_a_message_is_sealed_as_the_rfc_s_own_example() -> None:
-    number = int.from_bytes(encryption.decode_base64url(str(VECTOR["as_private"])), "big")
-    sealed = encryption.encrypt_message(
+    number = int.from_bytes(web_push.decode_base64url(str(VECTOR["as_private"])), "big")
+    sealed = web_push.encrypt_message(
         bytes(VECTOR["plaintext"]),  # type: ignore[arg-type]
-        encryption.decode_base64url(str(VECTOR["ua_public"])),
-        encryption.decode_base64url(str(VECTOR["auth"])),
+        web_push.decode_base64url(str(VECTOR["ua_public"])),
+        web_push.decode_base64url(str(VECTOR["auth"])),
         key=ec.derive_private_key(number, ec.SECP256R1()),
-        salt=encryption.decode_base64url(str(VECTOR["salt"])),
+        salt=web_push.decode_base64url(str(VECTOR["salt"])),
     )
-    assert encryption.encode_base64url(sealed) == VECTOR["sealed"]
+    assert web_push.encode_base64url(sealed) == VECTOR["sealed"]
 
 
 async def test_a_subscribed_browser_is_told_of_a_decision_and_nobody_else_can_read_it(
@@ -108,7 +108,7 @@ async def test_a_subscribed_browser_is_told_of_a_decision_and_nobody_else_can_re
     scheme, _, rest = got.headers["authorization"].partition(" ")
     parts = dict(part.strip().split("=", 1) for part in rest.split(","))
     assert (scheme, parts["k"]) == ("vapid", public_key)
-    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), encryption.decode_base64url(public_key))
+    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), web_push.decode_base64url(public_key))
     claims = jwt.decode(parts["t"], key, algorithms=["ES256"], audience=receiver.url)
     assert claims["sub"] == "mailto:ada@example.org"
 
@@ -243,5 +243,5 @@ async def test_those_who_ask_first_together_get_the_one_key_that_is_kept(tmp_pat
 
 
 def test_base64_is_read_with_and_without_padding() -> None:
-    assert encryption.decode_base64url("AQI") == encryption.decode_base64url("AQI=") == b"\x01\x02"
+    assert web_push.decode_base64url("AQI") == web_push.decode_base64url("AQI=") == b"\x01\x02"
     assert urlsafe_b64encode(b"\x01\x02") == b"AQI="

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol, assert_never
 
 from switchtower.cli import console, output
-from switchtower.client import dialogs
+from switchtower.client import frames
 from switchtower.client.frames import PushEvent
 from switchtower.presentation import approval_text, dialog_form
-from switchtower.presentation.run_facts import RunUsage
 from switchtower.presentation.safe_text import strip_terminal_codes
+from switchtower.presentation.session_details import RunUsage
 from switchtower.protocols.push import messages
 
 _MAX_VALUE_CHARS = 200
@@ -63,7 +63,7 @@ class EventPrinter:
             case messages.SessionSnapshot():
                 self._print_snapshot(event.payload)
             case messages.Status(_, phase, detail):
-                if (ending := dialogs.decode_dialog_end(event.payload)) is not None:
+                if (ending := frames.decode_dialog_end(event.payload)) is not None:
                     self._print_dialog_end(ending)
                     return
                 self._print_status(event.run_id, phase, detail or "")
@@ -76,7 +76,7 @@ class EventPrinter:
             case messages.ApprovalReceived(_, decision, by):
                 line(f"{'approved' if decision == 'approve' else 'denied'} by {by}", "yellow")
             case messages.Warn():
-                if (dialog := dialogs.decode_dialog_opened(event.payload)) is not None:
+                if (dialog := frames.decode_dialog_opened(event.payload)) is not None:
                     self.print_dialog(dialog)
                     return
                 self._print_warning(event.payload)
@@ -99,7 +99,7 @@ class EventPrinter:
         for text, colour in approval_text.format_approval(approval):
             self._target.write_line(text, colour)
 
-    def print_dialog(self, dialog: dialogs.PushDialog) -> None:
+    def print_dialog(self, dialog: frames.PushDialog) -> None:
         self._asked[dialog.dialog_id] = dialog.title
         self._target.end_answer()
         for text, colour in dialog_form.format_dialog(dialog):
@@ -110,7 +110,7 @@ class EventPrinter:
         if (usage := self._usage.pop(run_id, None)) is not None and usage.calls:
             self._target.write_line(f"  {usage}", "dim")
 
-    def _print_dialog_end(self, ending: dialogs.DialogEnd) -> None:
+    def _print_dialog_end(self, ending: frames.DialogEnd) -> None:
         title = self._asked.pop(ending.dialog_id, None)
         text, colour = dialog_form.format_dialog_end(ending.dialog_id if title is None else title, ending.how)
         self._target.write_line(text, colour)

@@ -89,11 +89,11 @@ def complete_servers() -> list[CompletionWord]:
     from pathlib import Path
 
     from switchtower import config
-    from switchtower.cli.doctor import mcp_probe
+    from switchtower.cli.doctor import services
 
     return [
         (one.name, "yours" if one.trusted else "of this folder")
-        for one in mcp_probe.find_servers(config.load(), Path.cwd()).servers
+        for one in services.find_servers(config.load(), Path.cwd()).servers
     ]
 
 

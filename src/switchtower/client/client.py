@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from switchtower import config
-from switchtower.client import dialogs, discovery, errors, frames, workspace
+from switchtower.client import discovery, errors, frames, workspace
 from switchtower.client.connection import REQUEST_TIMEOUT, DaemonConnection
 from switchtower.client.discovery import RECONNECT_TIMEOUT, retry_while_away
 from switchtower.client.subscription import SessionSubscription
@@ -164,7 +164,7 @@ class DaemonClient:
         request = extension_messages.AnswerDialog(dialog_id, session_id, value, confirmed, given, dismissed)
         await self._request(request, extension_messages.DialogAnswered, session_id)
 
-    async def list_open_dialogs(self, session_id: str) -> list[dialogs.PushDialog]:
+    async def list_open_dialogs(self, session_id: str) -> list[frames.PushDialog]:
         """Returns the dialogs that are open in a session, found by reading its events. An older daemon has no dialogs."""
         if not self.supports("dialogs") or (await self.get_session(session_id)).activeRunId is None:
             return []

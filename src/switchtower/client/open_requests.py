@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from switchtower.client import dialogs, errors
+from switchtower.client import errors, frames
 from switchtower.client.client import DaemonClient
 from switchtower.client.frames import PushEvent
 from switchtower.protocols.push import messages
@@ -44,7 +44,7 @@ class OpenRequests:
 
     def __init__(self) -> None:
         self.approvals: dict[str, WaitingApproval] = {}
-        self.dialogs = dialogs.DialogTracker()
+        self.dialogs = frames.DialogTracker()
         self.runs: set[str] = set()
 
     def on_event(self, event: PushEvent) -> None:

@@ -7,7 +7,7 @@ stopped the daemon did so on purpose.
 from collections.abc import AsyncGenerator, Callable
 
 from switchtower import config
-from switchtower.client import dialogs, discovery, errors, frames
+from switchtower.client import discovery, errors, frames
 from switchtower.client.connection import DaemonConnection
 from switchtower.client.discovery import RECONNECT_TIMEOUT, retry_while_away
 from switchtower.protocols.push import messages
@@ -72,7 +72,7 @@ class SessionSubscription:
         finally:
             connection.close()
 
-    async def find_open_dialogs(self) -> dict[str, tuple[int, dialogs.PushDialog]]:
+    async def find_open_dialogs(self) -> dict[str, tuple[int, frames.PushDialog]]:
         """Returns the open dialogs, each with the seq at which it was opened. The daemon's snapshot does not include dialogs, so
         this reads the events: the latest first, and more of them until they reach back before the run."""
         head, most = (await self.attach()).replay.toSeq, _SNAPSHOT_EVENTS
@@ -84,7 +84,7 @@ class SessionSubscription:
                 attach_token=self._attach_token,
                 reconnect_timeout=self._reconnect_timeout,
             )
-            open_now, runs = dialogs.DialogTracker(), set()
+            open_now, runs = frames.DialogTracker(), set()
             connection = await reader._attach()
             try:
                 while reader.last_seen_seq < head:

@@ -1,14 +1,121 @@
-"""Session ownership as one node knows it: the leases name the owner, and the mesh forwards commands to it."""
+"""Session ownership as one node knows it: the leases name the owner, and the mesh forwards commands to it.
+
+Commands, outcomes and refusals between nodes, as bytes. Pure.
+
+Nodes of two versions communicate during a rolling upgrade: a command that a node does not know is refused as such, and fields
+that it does not know are ignored."""
 
 import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Any, get_args
 
-from switchtower.cluster import messages
+import msgspec
+from msgspec import Struct
+
 from switchtower.cluster.mesh import ports
-from switchtower.core import commands, errors
+from switchtower.core import codec, commands, errors, events
 from switchtower.core.ports import cluster, session_service
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class CommandFrame(Struct, array_like=True):
+    name: str
+    body: msgspec.Raw
+
+
+class OutcomeFrame(Struct, array_like=True):
+    outcome: dict[str, Any] | None
+    refusal: str | None = None
+    """The code of the refusal."""
+    detail: str | None = None
+    hint: str | None = None
+
+
+EncodedEvent = tuple[str, bytes]
+"""An event as the journal has it: its kind, and its data."""
+
+
+class MirrorFrame(Struct, array_like=True):
+    """A `MirrorRun`: its events have various types, so each one carries its kind."""
+
+    session_id: str
+    host: str
+    run_id: str
+    reports: list[tuple[int, list[EncodedEvent]]]
+    opening: list[EncodedEvent]
+
+
+_command_decoder = msgspec.msgpack.Decoder(CommandFrame).decode
+_outcome_decoder = msgspec.msgpack.Decoder(OutcomeFrame).decode
+_mirror_decoder = msgspec.msgpack.Decoder(MirrorFrame).decode
+_COMMANDS = {
+    kind.wire_name: msgspec.msgpack.Decoder(kind) for kind in get_args(commands.AnyCommand) if kind is not commands.MirrorRun
+}
+_REFUSALS = {kind.code: kind for kind in errors.CoreError.__subclasses__()}
+
+
+def encode_command(asked: commands.AnyCommand) -> bytes:
+    body = _encode(_encode_mirror(asked) if isinstance(asked, commands.MirrorRun) else asked)
+    return _encode(CommandFrame(asked.wire_name, msgspec.Raw(body)))
+
+
+def decode_command(body: bytes) -> commands.AnyCommand:
+    """Raises `errors.InvalidCommand` for a command that this version does not know."""
+    try:
+        asked = _command_decoder(body)
+        if asked.name == commands.MirrorRun.wire_name:
+            return _decode_mirror(_mirror_decoder(asked.body))
+        known = _COMMANDS.get(asked.name)
+        if known is None:
+            raise errors.InvalidCommand(f"`{asked.name[:80]}` is not known to the session's home", hint="upgrade all nodes")
+        read: commands.AnyCommand = known.decode(asked.body)
+    except (msgspec.MsgspecError, KeyError) as problem:
+        raise errors.InvalidCommand("the session's home could not read it", hint="upgrade all nodes") from problem
+    return read
+
+
+def encode_outcome(told: session_service.SubmitOutcome | errors.CoreError) -> bytes:
+    if isinstance(told, errors.CoreError):
+        return _encode(OutcomeFrame(None, told.code, told.detail, told.hint))
+    return _encode(OutcomeFrame(told))
+
+
+def decode_outcome(body: bytes) -> session_service.SubmitOutcome | errors.CoreError:
+    try:
+        told = _outcome_decoder(body)
+    except msgspec.MsgspecError:
+        return errors.OutcomeUnknown("its answer could not be read")
+    if told.refusal is not None:
+        kind = _REFUSALS.get(told.refusal, errors.CoreError)
+        return kind(told.detail, hint=told.hint)
+    return told.outcome or {}
+
+
+def _encode_mirror(asked: commands.MirrorRun) -> MirrorFrame:
+    reports = [(report.seq, _encode_events(report.events)) for report in asked.reports]
+    return MirrorFrame(asked.session_id, asked.host, asked.run_id, reports, _encode_events(asked.opening))
+
+
+def _decode_mirror(told: MirrorFrame) -> commands.MirrorRun:
+    return commands.MirrorRun(
+        session_id=told.session_id,
+        host=told.host,
+        run_id=told.run_id,
+        reports=tuple(commands.HostReport(seq, _decode_events(spelled)) for seq, spelled in told.reports),
+        opening=_decode_events(told.opening),
+    )
+
+
+def _encode_events(told: tuple[events.AnyEvent, ...]) -> list[EncodedEvent]:
+    return [(event.kind, codec.encode(event)) for event in told]
+
+
+def _decode_events(spelled: list[EncodedEvent]) -> tuple[events.AnyEvent, ...]:
+    return tuple(codec.decode(kind, data) for kind, data in spelled)
+
 
 log = logging.getLogger(__name__)
 
@@ -101,16 +208,16 @@ class LeasedOwnership:
 
     def forward(self, node_id: str, command: commands.AnyCommand, done: session_service.OutcomeCallback) -> None:
         self.forwarded += 1
-        self._mesh.request(node_id, SUBJECT, messages.encode_command(command), partial(_decode_response, done))
+        self._mesh.request(node_id, SUBJECT, encode_command(command), partial(_decode_response, done))
 
     def _on_request(self, node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
         if self.take is None:
-            reply(messages.encode_outcome(errors.Fenced()))
+            reply(encode_outcome(errors.Fenced()))
             return
         try:
-            command = messages.decode_command(body)
+            command = decode_command(body)
         except errors.InvalidCommand as refusal:
-            reply(messages.encode_outcome(refusal))
+            reply(encode_outcome(refusal))
             return
         self.take(command, partial(_send_outcome, reply))
 
@@ -127,7 +234,7 @@ def _resolve_claim(claim: "asyncio.Future[OwnershipResult]", found: OwnershipRes
 
 def _decode_response(done: session_service.OutcomeCallback, answer: bytes | ports.MeshProblem) -> None:
     if isinstance(answer, bytes):
-        done(messages.decode_outcome(answer))
+        done(decode_outcome(answer))
     elif isinstance(answer, ports.NodeUnreachable) and not answer.sent:
         done(errors.OwnerUnreachable(answer.node_id))
     else:
@@ -137,4 +244,4 @@ def _decode_response(done: session_service.OutcomeCallback, answer: bytes | port
 def _send_outcome(reply: ports.ReplyCallback, outcome: session_service.SubmitOutcome | errors.CoreError) -> None:
     if isinstance(outcome, errors.ShuttingDown):
         outcome = errors.Fenced()  # the command had no effect, and there will be another owner in a moment
-    reply(messages.encode_outcome(outcome))
+    reply(encode_outcome(outcome))

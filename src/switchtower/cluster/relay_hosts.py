@@ -8,21 +8,163 @@ one remains.
 
 Presence messages are not lost: nodes that connect send each other everything they have. When a node cannot be reached, its
 hosts count as offline, and are announced again when it reconnects.
-"""
+
+The messages between nodes about relay, and requests that wait for a reply, with problems on the way as relay errors. Knows
+nothing of the transport.
+
+Messages are maps in MessagePack: a later version may add fields, and a node that does not know them skips them."""
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct
 
-from switchtower.cluster import relay_messages
 from switchtower.cluster.mesh import ports
 from switchtower.cluster.mesh.ports import Mesh
-from switchtower.cluster.relay_messages import PresenceMessage
+from switchtower.core import events
 from switchtower.protocols.relay import errors, messages
+from switchtower.protocols.relay.errors import RunMoved
 from switchtower.protocols.relay.hub.connected_hosts import ConnectedHost, ConnectedHosts, OnSent
+
+PRESENCE = "relay.presence"
+HOST_SEND = "relay.line.send"
+HOST_CALL = "relay.line.call"
+HOST_DISCONNECT = "relay.line.cut"
+DELAYED_REFUSAL = "relay.refused"
+RUN_RPC = "relay.run_rpc"
+HOST_RPC = "relay.host_rpc"
+
+NodeMessageT = TypeVar("NodeMessageT", bound=Struct)
+
+
+class NodeMessageError(Exception):
+    """The message of the other node cannot be decoded."""
+
+
+class PresenceMessage(Struct, frozen=True, omit_defaults=True):
+    """The hosts that are connected to the sender."""
+
+    stamp: int
+    """Later messages of one node have a greater stamp."""
+    here: dict[str, int] = {}
+    """Hosts, with the logical time of their connection."""
+    gone: list[str] = []
+    is_all: bool = False
+    """The message is complete: a host that is not named is not connected."""
+    wants_all: bool = False
+    """The receiver must send its own complete presence."""
+
+
+class HostFrameMessage(Struct, frozen=True):
+    """A message for a host that is connected to the other node."""
+
+    host_id: str
+    frame: bytes
+    request_id: str | None = None
+    """The id of the host's response, when there is one."""
+    timeout_s: float | None = None
+
+
+class DisconnectHostMessage(Struct, frozen=True):
+    host_id: str
+    reason: str
+
+
+class DelayedRefusalMessage(Struct, frozen=True):
+    """A host refused a command that the other node had sent it."""
+
+    host_id: str
+    command_id: str
+    problem: dict[str, Any]
+
+
+class NodeRpcMessage(Struct, frozen=True):
+    """A call that the other node's own machine answers."""
+
+    type: str
+    data: bytes
+    actor: events.Actor
+    run_id: str | None = None
+
+
+class NodeReply(Struct, frozen=True, omit_defaults=True):
+    ok: bool
+    result: Any = None
+    error: str | None = None
+    why: Literal["refused", "offline", "moved"] = "refused"
+    """`moved`: the called node does not own the run's session."""
+
+
+encode = msgspec.msgpack.Encoder().encode
+
+
+def decode(body: bytes, type_: type[NodeMessageT]) -> NodeMessageT:
+    """Raises `NodeMessageError`."""
+    try:
+        return msgspec.msgpack.decode(body, type=type_)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+        raise NodeMessageError(str(problem)) from problem
+
+
+NO_REPLY = "the node of this run gave no answer; try again"
+
+
+OnReply = Callable[[NodeReply | errors.RelayError], None]
+
+
+def send_request(mesh: ports.Mesh, node_id: str, subject: str, message: msgspec.Struct, on_reply: OnReply) -> None:
+    def done(answer: bytes | ports.MeshProblem) -> None:
+        on_reply(_decode_reply(answer))
+
+    mesh.request(node_id, subject, encode(message), done)
+
+
+async def send_node_request(mesh: ports.Mesh, node_id: str, subject: str, message: msgspec.Struct) -> NodeReply:
+    """Waits for as long as the other node is connected. Raises `RelayError` and `RunMoved`."""
+    answer: asyncio.Future[NodeReply | errors.RelayError] = asyncio.get_running_loop().create_future()
+
+    def told(outcome: NodeReply | errors.RelayError) -> None:
+        if not answer.done():
+            answer.set_result(outcome)
+
+    send_request(mesh, node_id, subject, message, told)
+    outcome = await answer
+    if isinstance(outcome, errors.RelayError):
+        raise outcome
+    if outcome.ok:
+        return outcome
+    raise convert_reply_error(outcome)
+
+
+def convert_reply_error(answer: NodeReply) -> Exception:
+    match answer.why:
+        case "moved":
+            return RunMoved()
+        case "offline":
+            return errors.HostOffline(answer.error or errors.HOST_OFFLINE)
+        case "refused":
+            return errors.RelayError(answer.error or "failed")
+
+
+def make_error_reply(problem: errors.RelayError) -> NodeReply:
+    """Returns a refusal as a reply to the other node."""
+    return NodeReply(False, error=problem.text, why="offline" if isinstance(problem, errors.HostOffline) else "refused")
+
+
+def _decode_reply(answer: bytes | ports.MeshProblem) -> NodeReply | errors.RelayError:
+    match answer:
+        case ports.NodeUnreachable():
+            return errors.HostOffline(errors.HOST_GONE if answer.sent else errors.HOST_OFFLINE)
+        case ports.NodeRequestFailed():
+            return errors.RelayError(NO_REPLY)
+        case _:
+            try:
+                return decode(answer, NodeReply)
+            except NodeMessageError:
+                return errors.RelayError(NO_REPLY)
 
 
 class ClaimChanges(NamedTuple):
@@ -114,21 +256,19 @@ class RemoteHostChannel:
         self._host_id = host_id
 
     def post(self, frame: bytes, done: OnSent) -> None:
-        def told(outcome: relay_messages.NodeReply | errors.RelayError) -> None:
+        def told(outcome: NodeReply | errors.RelayError) -> None:
             if isinstance(outcome, errors.RelayError):
                 done(outcome)
             else:
                 done(None if outcome.ok else errors.HostOffline())
 
-        relay_messages.send_request(
-            self._mesh, self._node_id, relay_messages.HOST_SEND, relay_messages.HostFrameMessage(self._host_id, frame), told
-        )
+        send_request(self._mesh, self._node_id, HOST_SEND, HostFrameMessage(self._host_id, frame), told)
 
     async def call(self, frame: bytes, request_id: str, timeout_s: float | None) -> messages.Response:
-        letter = relay_messages.HostFrameMessage(self._host_id, frame, request_id, timeout_s)
+        letter = HostFrameMessage(self._host_id, frame, request_id, timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await relay_messages.request(self._mesh, self._node_id, relay_messages.HOST_CALL, letter)
+                answer = await send_node_request(self._mesh, self._node_id, HOST_CALL, letter)
         except TimeoutError:
             raise errors.HostOffline(errors.HOST_SILENT) from None
         return msgspec.convert(answer.result, messages.Response)
@@ -163,10 +303,10 @@ class RemoteHosts:
         self._connected_hosts = connected_hosts
         self._observer = observer
         mesh = self._mesh
-        mesh.handle_notifications(relay_messages.PRESENCE, self._on_presence)
-        mesh.handle_notifications(relay_messages.HOST_DISCONNECT, self._on_disconnect_request)
-        mesh.handle_requests(relay_messages.HOST_SEND, self._on_send_request)
-        mesh.handle_requests(relay_messages.HOST_CALL, self._on_call_request)
+        mesh.handle_notifications(PRESENCE, self._on_presence)
+        mesh.handle_notifications(HOST_DISCONNECT, self._on_disconnect_request)
+        mesh.handle_requests(HOST_SEND, self._on_send_request)
+        mesh.handle_requests(HOST_CALL, self._on_call_request)
         self._unwatch = mesh.watch(self._on_node_connected, self._on_node_disconnected)
 
     async def close(self) -> None:
@@ -194,8 +334,8 @@ class RemoteHosts:
         for node_id in self._claims.list_holders(host_id):
             self._mesh.notify(
                 node_id,
-                relay_messages.HOST_DISCONNECT,
-                relay_messages.encode(relay_messages.DisconnectHostMessage(host_id, reason)),
+                HOST_DISCONNECT,
+                encode(DisconnectHostMessage(host_id, reason)),
             )
 
     # Presence
@@ -207,7 +347,7 @@ class RemoteHosts:
         self._apply_changes(self._claims.remove_node(peer.node_id))
 
     def _on_presence(self, node_id: str, body: bytes) -> None:
-        said = _decode_or_log(node_id, body, relay_messages.PresenceMessage)
+        said = _decode_or_log(node_id, body, PresenceMessage)
         if said is None:
             return
         if said.wants_all:
@@ -224,61 +364,57 @@ class RemoteHosts:
         for host_id in change.vanished:
             self._observer.on_remote_host_disconnected(host_id)
 
-    def _notify_all(self, presence: relay_messages.PresenceMessage) -> None:
-        body = relay_messages.encode(presence)
+    def _notify_all(self, presence: PresenceMessage) -> None:
+        body = encode(presence)
         for node_id in tuple(self._mesh.peers):
-            self._mesh.notify(node_id, relay_messages.PRESENCE, body)
+            self._mesh.notify(node_id, PRESENCE, body)
 
-    def _notify(self, node_id: str, presence: relay_messages.PresenceMessage) -> None:
-        self._mesh.notify(node_id, relay_messages.PRESENCE, relay_messages.encode(presence))
+    def _notify(self, node_id: str, presence: PresenceMessage) -> None:
+        self._mesh.notify(node_id, PRESENCE, encode(presence))
 
     # Requests of other nodes for hosts that are connected here. Nothing is forwarded a second time, so there are no loops.
 
     def _on_disconnect_request(self, node_id: str, body: bytes) -> None:
-        if (said := _decode_or_log(node_id, body, relay_messages.DisconnectHostMessage)) is not None:
+        if (said := _decode_or_log(node_id, body, DisconnectHostMessage)) is not None:
             self._connected_hosts.disconnect_local(said.host_id, said.reason)
 
     def _on_send_request(self, node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
-        asked = _decode_or_log(node_id, body, relay_messages.HostFrameMessage)
+        asked = _decode_or_log(node_id, body, HostFrameMessage)
         line = None if asked is None else self._connected_hosts.find_local(asked.host_id)
         if asked is None or line is None:
-            _send_reply(reply, relay_messages.make_error_reply(errors.HostOffline()))
+            _send_reply(reply, make_error_reply(errors.HostOffline()))
         else:
-            line.post(asked.frame, lambda _: _send_reply(reply, relay_messages.NodeReply(True)))
+            line.post(asked.frame, lambda _: _send_reply(reply, NodeReply(True)))
 
     def _on_call_request(self, node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
-        asked = _decode_or_log(node_id, body, relay_messages.HostFrameMessage)
+        asked = _decode_or_log(node_id, body, HostFrameMessage)
         line = None if asked is None else self._connected_hosts.find_local(asked.host_id)
         if asked is None or line is None or asked.request_id is None:
-            _send_reply(reply, relay_messages.make_error_reply(errors.HostOffline()))
+            _send_reply(reply, make_error_reply(errors.HostOffline()))
         elif len(self._calls) >= MAX_CONCURRENT_CALLS:
-            _send_reply(reply, relay_messages.make_error_reply(errors.RelayError(errors.TOO_MANY_CALLS)))
+            _send_reply(reply, make_error_reply(errors.RelayError(errors.TOO_MANY_CALLS)))
         else:
             task = asyncio.get_running_loop().create_task(self._call(line, asked, asked.request_id, reply))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
 
-    async def _call(
-        self, line: ConnectedHost, request: relay_messages.HostFrameMessage, request_id: str, reply: ports.ReplyCallback
-    ) -> None:
-        answer = relay_messages.make_error_reply(errors.HostOffline(errors.HOST_GONE))
+    async def _call(self, line: ConnectedHost, request: HostFrameMessage, request_id: str, reply: ports.ReplyCallback) -> None:
+        answer = make_error_reply(errors.HostOffline(errors.HOST_GONE))
         try:
-            answer = relay_messages.NodeReply(
-                True, msgspec.to_builtins(await line.call(request.frame, request_id, request.timeout_s))
-            )
+            answer = NodeReply(True, msgspec.to_builtins(await line.call(request.frame, request_id, request.timeout_s)))
         except errors.RelayError as refusal:
-            answer = relay_messages.make_error_reply(refusal)
+            answer = make_error_reply(refusal)
         finally:
             _send_reply(reply, answer)
 
 
-def _send_reply(reply: ports.ReplyCallback, answer: relay_messages.NodeReply) -> None:
-    reply(relay_messages.encode(answer))
+def _send_reply(reply: ports.ReplyCallback, answer: NodeReply) -> None:
+    reply(encode(answer))
 
 
-def _decode_or_log(node_id: str, body: bytes, type_: type[relay_messages.NodeMessageT]) -> relay_messages.NodeMessageT | None:
+def _decode_or_log(node_id: str, body: bytes, type_: type[NodeMessageT]) -> NodeMessageT | None:
     try:
-        return relay_messages.decode(body, type_)
-    except relay_messages.NodeMessageError as problem:
+        return decode(body, type_)
+    except NodeMessageError as problem:
         log.warning("node %s says what cannot be read: %s", node_id, problem)
         return None

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from switchtower.cluster import relay_messages
+from switchtower.cluster import relay_hosts
 from switchtower.cluster.mesh import ports
 from switchtower.cluster.mesh.ports import Mesh, MeshPeer
 from switchtower.cluster.relay_hosts import HostObserver, RemoteHosts
@@ -83,8 +83,8 @@ class NodeRpc:
         self._closed = False
 
     def open(self) -> None:
-        self._mesh.handle_requests(relay_messages.RUN_RPC, self._on_request)
-        self._mesh.handle_requests(relay_messages.HOST_RPC, self._on_request)
+        self._mesh.handle_requests(relay_hosts.RUN_RPC, self._on_request)
+        self._mesh.handle_requests(relay_hosts.HOST_RPC, self._on_request)
 
     async def close(self) -> None:
         self._closed = True
@@ -96,20 +96,20 @@ class NodeRpc:
 
     async def call_on_run(self, node_id: str, type_: str, run_id: str, request: messages.RunRpc, actor: events.Actor) -> Any:
         """Raises `RelayError` and `RunMoved`."""
-        letter = relay_messages.NodeRpcMessage(type_, relay_messages.encode(request), actor, run_id)
-        return (await relay_messages.request(self._mesh, node_id, relay_messages.RUN_RPC, letter)).result
+        letter = relay_hosts.NodeRpcMessage(type_, relay_hosts.encode(request), actor, run_id)
+        return (await relay_hosts.send_node_request(self._mesh, node_id, relay_hosts.RUN_RPC, letter)).result
 
     async def call_on_host(self, node_id: str, type_: str, request: messages.HostRpc, actor: events.Actor) -> Any:
-        letter = relay_messages.NodeRpcMessage(type_, relay_messages.encode(request), actor)
-        return (await relay_messages.request(self._mesh, node_id, relay_messages.HOST_RPC, letter)).result
+        letter = relay_hosts.NodeRpcMessage(type_, relay_hosts.encode(request), actor)
+        return (await relay_hosts.send_node_request(self._mesh, node_id, relay_hosts.HOST_RPC, letter)).result
 
     # Inbound calls
 
     def _on_request(self, node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
         if self._closed:
-            reply(relay_messages.encode(relay_messages.NodeReply(False, error=errors.SHUTTING_DOWN)))
+            reply(relay_hosts.encode(relay_hosts.NodeReply(False, error=errors.SHUTTING_DOWN)))
         elif len(self._tasks) >= MAX_CONCURRENT_CALLS:
-            reply(relay_messages.encode(relay_messages.NodeReply(False, error=errors.TOO_MANY_CALLS)))
+            reply(relay_hosts.encode(relay_hosts.NodeReply(False, error=errors.TOO_MANY_CALLS)))
         else:
             task = asyncio.get_running_loop().create_task(self._respond(node_id, body, reply))
             self._tasks.add(task)
@@ -117,39 +117,39 @@ class NodeRpc:
 
     async def _respond(self, node_id: str, body: bytes, reply: ports.ReplyCallback) -> None:
         """Runs to its end even when the calling node disconnects: another client may decide, and the journal has the result."""
-        answer = relay_messages.encode(relay_messages.NodeReply(False, error=errors.SHUTTING_DOWN))
+        answer = relay_hosts.encode(relay_hosts.NodeReply(False, error=errors.SHUTTING_DOWN))
         try:
-            answer = relay_messages.encode(await self._execute(body))
+            answer = relay_hosts.encode(await self._execute(body))
         except Exception:
             log.exception("a call of node %s failed", node_id)
-            answer = relay_messages.encode(relay_messages.NodeReply(False, error=errors.INTERNAL))
+            answer = relay_hosts.encode(relay_hosts.NodeReply(False, error=errors.INTERNAL))
         finally:
             reply(answer)
 
-    async def _execute(self, body: bytes) -> relay_messages.NodeReply:
+    async def _execute(self, body: bytes) -> relay_hosts.NodeReply:
         try:
-            rpc = relay_messages.decode(body, relay_messages.NodeRpcMessage)
+            rpc = relay_hosts.decode(body, relay_hosts.NodeRpcMessage)
             wanted = messages.RPC_DATA.get(rpc.type)
             if wanted is None:
-                return relay_messages.NodeReply(False, error=errors.UNKNOWN_RPC)
-            asked = relay_messages.decode(rpc.data, wanted)
-        except relay_messages.NodeMessageError as problem:
-            return relay_messages.NodeReply(False, error=str(problem))
+                return relay_hosts.NodeReply(False, error=errors.UNKNOWN_RPC)
+            asked = relay_hosts.decode(rpc.data, wanted)
+        except relay_hosts.NodeMessageError as problem:
+            return relay_hosts.NodeReply(False, error=str(problem))
         try:
             if rpc.type in messages.HOST_RPCS:
-                return relay_messages.NodeReply(
+                return relay_hosts.NodeReply(
                     True, await self._local.call_on_host(rpc.type, cast(messages.HostRpc, asked), rpc.actor)
                 )
             if rpc.run_id is None:
                 raise errors.UnknownRun
             card = await self._find_card(rpc.run_id)
             if not self._local.is_local(card):
-                return relay_messages.NodeReply(False, why="moved")
-            return relay_messages.NodeReply(
+                return relay_hosts.NodeReply(False, why="moved")
+            return relay_hosts.NodeReply(
                 True, await self._local.call_on_run(rpc.type, card, cast(messages.RunRpc, asked), rpc.actor)
             )
         except errors.RelayError as refusal:
-            return relay_messages.make_error_reply(refusal)
+            return relay_hosts.make_error_reply(refusal)
 
 
 class RelayNodes:

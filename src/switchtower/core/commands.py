@@ -2,12 +2,16 @@
 recovery.
 
 A command names its actor and may carry an idempotency key: the same key has the same outcome, also after a restart.
-"""
 
-from typing import ClassVar
+Idempotency: the identity of a command, and the stored outcome that a repeated command gets. Pure."""
 
+import hashlib
+from typing import Any, ClassVar
+
+import msgspec
 from msgspec import Struct
 
+from switchtower.core import errors
 from switchtower.core import events as core_events
 from switchtower.core.ports import journal
 
@@ -357,3 +361,30 @@ AnyCommand = (
     | FinishRun
     | InterruptRun
 )
+
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def compute_fingerprint(command: AnyCommand) -> str:
+    """Returns the same hash for two commands that request the same thing, whatever the order of their keys."""
+    meaning = [command.wire_name, *(getattr(command, name) for name in command.identity_fields)]
+    return hashlib.sha256(_encoder.encode(meaning)).hexdigest()
+
+
+def replay_outcome(receipt: journal.Receipt, command: AnyCommand) -> dict[str, Any]:
+    """Returns the first outcome; refuses a command that requests something else under the same key."""
+    if receipt.fingerprint != compute_fingerprint(command):
+        raise errors.IdentityConflict(receipt.key)
+    return receipt.outcome
+
+
+def issue_receipt(command: AnyCommand, outcome: dict[str, Any], expires_at_ms: int) -> journal.Receipt:
+    assert command.idempotency_key is not None, "only a command with an identity has a receipt"
+    return journal.Receipt(
+        scope=command.session_id,
+        key=command.idempotency_key,
+        fingerprint=compute_fingerprint(command),
+        outcome=outcome,
+        expires_at_ms=expires_at_ms,
+    )

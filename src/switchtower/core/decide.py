@@ -11,7 +11,7 @@ import msgspec
 
 from switchtower.core import commands, errors, events, flows, ids, redact, states
 from switchtower.core.fold import hash_text
-from switchtower.core.rules import Decision, admission, dialogs, mirrors, remote_calls, terminals
+from switchtower.core.rules import Decision, admission, mirrors, user_actions
 from switchtower.core.session import Run, Session
 
 MOST_QUEUED = 100
@@ -44,13 +44,13 @@ def decide(session: Session, command: commands.AnyCommand, *, now_ms: int, mint:
         case commands.ConfigureSession():
             return _configure(command)
         case commands.RunShell() | commands.CancelShell() | commands.FinishShell():
-            return remote_calls.decide_shell(session, command)
+            return user_actions.decide_shell(session, command)
         case commands.OpenDialog() | commands.AnswerDialog() | commands.ExpireDialog():
-            return dialogs.decide_dialog(session, command, now_ms=now_ms, mint=mint)
+            return user_actions.decide_dialog(session, command, now_ms=now_ms, mint=mint)
         case commands.TypeInput() | commands.TypeKeys() | commands.ResizeTerminal():
-            return terminals.decide_terminal(session, command)
+            return user_actions.decide_terminal(session, command)
         case commands.StartRemoteCall() | commands.FinishRemoteCall():
-            return remote_calls.decide_remote_call(session, command)
+            return user_actions.decide_remote_call(session, command)
         case commands.MarkHost():
             return mirrors.decide_host_mark(session, command)
         case commands.StopStep():
@@ -107,7 +107,7 @@ def _start(session: Session, command: commands.StartSession, mint: ids.Mint) -> 
     )
     named = [events.SessionConfigured(by=command.actor, title=command.title)] if command.title else []
     loaded = [events.SessionLoaded(by=command.actor)] if command.loaded else []
-    begun = terminals.start_program(command, mint) or flows.start_flow(command, mint)
+    begun = user_actions.start_program(command, mint) or flows.start_flow(command, mint)
     outcome = begun.outcome if begun else {}
     return Decision(
         [started, *_policy_warning(started.policy), *command.warnings, *command.conversation, *named, *loaded],
@@ -192,8 +192,8 @@ def _send(session: Session, command: commands.SendMessage, mint: ids.Mint) -> De
 
 def _type(session: Session, command: commands.SendMessage | commands.QueueMessage, input_id: str) -> Decision:
     """A message to a program is typed, followed by the Enter key."""
-    text = command.text + terminals.ENTER
-    typed = terminals.type_text(session, command.actor, input_id, text, hashlib.sha256(text.encode()).hexdigest())
+    text = command.text + user_actions.ENTER
+    typed = user_actions.type_text(session, command.actor, input_id, text, hashlib.sha256(text.encode()).hexdigest())
     return Decision(typed.events, typed.run_id, {**typed.outcome, "message_id": input_id}, ephemeral_input=typed.ephemeral_input)
 
 

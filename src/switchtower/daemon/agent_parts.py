@@ -16,7 +16,7 @@ from switchtower.core.session import Session
 from switchtower.engines.agent.context import AgentServices
 from switchtower.engines.agent.loop import AgentEngine
 from switchtower.engines.agent.presets import PresetCatalog
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
+from switchtower.engines.agent.prompts.system_prompt import PromptCatalog
 from switchtower.engines.agent.trust import FolderTrust
 from switchtower.extensions.loader import ExtensionLoader
 from switchtower.host_services.local import LocalHostServices
@@ -27,7 +27,7 @@ from switchtower.settings.sources import ConfigError
 from switchtower.tools import registry
 from switchtower.tools.mcp.process import DAEMON, kill_leftovers
 from switchtower.tools.mcp.servers import McpServers
-from switchtower.tools.processes import command_environment, membership, orphans
+from switchtower.tools.processes import marks, membership, orphans
 from switchtower.tools.sandboxes import sandbox
 from switchtower.tools.snapshots.checkpoints import Checkpoints
 from switchtower.transports import socket_owner
@@ -53,7 +53,7 @@ class AgentParts:
         extensions = ExtensionLoader()
         self._servers = McpServers(
             settings.mcp_file,
-            environment=lambda: {**command_environment.get_full_environment(), DAEMON: self._daemon_id},
+            environment=lambda: {**marks.get_full_environment(), DAEMON: self._daemon_id},
             choose_sandbox=partial(sandbox.choose_sandbox, network=settings.sandbox_network),
             learn_secret=redactor.add_secret,
             trusts=trust.is_trusted,
@@ -120,8 +120,8 @@ class AgentParts:
 
 def _hide_keys(catalog: Catalog, settings: config.Settings) -> None:
     """No program inherits the variables that hold keys, including those that the file has named since the start."""
-    command_environment.withhold_variables(catalog.list_secret_variables())
-    command_environment.configure(secret_variables=catalog.list_secret_variables(), allowed=settings.pass_env)
+    marks.withhold_variables(catalog.list_secret_variables())
+    marks.configure(secret_variables=catalog.list_secret_variables(), allowed=settings.pass_env)
 
 
 def _make_policy_rules(settings: config.Settings) -> tuple[events.Rule, ...]:

@@ -33,15 +33,14 @@ from switchtower.daemon.home import AlreadyRunning, DaemonEndpoints, DaemonHome
 from switchtower.daemon.lazy_parts import LazyAgent, LazySearch
 from switchtower.daemon.listeners import Listeners
 from switchtower.daemon.pi import LazyPiServer, PiListeners, PiServerPort
-from switchtower.daemon.relay import LazyRelay
-from switchtower.daemon.web import WebFeatures
+from switchtower.daemon.relay import LazyRelay, WebFeatures
 from switchtower.runtime.lane_items import RuntimeLimits
 from switchtower.runtime.runtime import Runtime
 from switchtower.settings.sources import ConfigError, describe_home_error
 from switchtower.stores.sqlite.journal import SqliteJournal
 from switchtower.telemetry.metrics import Metrics
-from switchtower.tools.processes import command_environment
-from switchtower.transports.errors import CannotListen
+from switchtower.tools.processes import marks
+from switchtower.transports.stream import CannotListen
 
 if TYPE_CHECKING:
     from switchtower.daemon.cluster import ClusterComposition, LocalNode
@@ -98,7 +97,7 @@ def run_daemon(settings: config.Settings, announce: Announce | None = None, *, s
     home = DaemonHome(settings)
     try:
         _check_hub(settings)
-        credentials.check_credentials(settings.data_dir, command_environment.get_full_environment())
+        credentials.check_credentials(settings.data_dir, marks.get_full_environment())
         home.claim()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings, home, announce, stdio))
@@ -163,7 +162,7 @@ async def _serve(
         redactor.add_secret(token)
         store = await _open_journal(settings, node, stack)
         agent = LazyAgent(settings, redactor)
-        command_environment.withhold_variables(agent.secret_variables)
+        marks.withhold_variables(agent.secret_variables)
         stack.push_async_callback(agent.close)
         found: journal.Search = LazySearch(settings.journal_path) if node is None else node.search
         stack.push_async_callback(found.close)

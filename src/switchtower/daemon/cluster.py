@@ -28,8 +28,7 @@ from switchtower.cluster.mesh import tls
 from switchtower.cluster.mesh.mesh import TcpMesh
 from switchtower.cluster.mesh.ports import MeshPeer
 from switchtower.cluster.ownership import LeasedOwnership
-from switchtower.cluster.pi_router import GOING_AWAY, ClusterPiServer
-from switchtower.cluster.singleton_lease import SingletonLease
+from switchtower.cluster.pi_router import GOING_AWAY, ClusterPiServer, SingletonLease
 from switchtower.core import errors, ids, redact
 from switchtower.core.ports import cluster, host_services, registry
 from switchtower.daemon import home
@@ -40,15 +39,13 @@ from switchtower.daemon.relay import LazyRelay, SharedServices
 from switchtower.runtime.runtime import Runtime
 from switchtower.settings import parsers
 from switchtower.settings.sources import ConfigError
-from switchtower.stores.postgres.audit import PostgresAudit
 from switchtower.stores.postgres.database import mask_password
-from switchtower.stores.postgres.inspection import PostgresCounts
+from switchtower.stores.postgres.inspection import PostgresAudit, PostgresCounts
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
-from switchtower.stores.postgres.listener import HeadsNotice, NotificationListener
-from switchtower.stores.postgres.registry import PostgresRegistry
+from switchtower.stores.postgres.pool import HeadsNotice, NotificationListener
+from switchtower.stores.postgres.registry import PostgresRegistry, PostgresSecrets
 from switchtower.stores.postgres.search import PostgresSearch
-from switchtower.stores.postgres.secrets import PostgresSecrets
 from switchtower.tools import atomic_write
 
 

@@ -20,7 +20,7 @@ from switchtower.daemon.relay import LazyRelay
 from switchtower.protocols.push.connection import PushConnection
 from switchtower.settings import parsers
 from switchtower.settings.sources import ConfigError
-from switchtower.transports import errors, socket_activation, unix
+from switchtower.transports import socket_activation, stream, unix
 from switchtower.transports.stream import ConnectionOrigin, Receiver
 from switchtower.web_api import browser_login
 from switchtower.web_api.early_pages import LazyApp, LinkPage
@@ -208,7 +208,7 @@ class Listeners:
     async def _open_http(self, address: parsers.ListenAddress) -> "HttpListener":
         try:
             return await self._serve(address)
-        except errors.AddressInUse:
+        except stream.AddressInUse:
             if self._settings.http != DEFAULT_HTTP:
                 raise
             # The default port was not requested explicitly; a second home on the same machine must not fail because of it.

@@ -23,7 +23,7 @@ from switchtower.core.ports import session_service
 from switchtower.core.roles import Access, Role
 from switchtower.protocols.pi.settings import PiSettings
 from switchtower.settings import parsers
-from switchtower.transports import errors, socket_owner, unix
+from switchtower.transports import socket_owner, stream, unix
 from switchtower.transports.stream import ConnectionOrigin, Receiver, RespondingReceiver
 
 if TYPE_CHECKING:
@@ -185,9 +185,9 @@ class PiListeners:
                 # Clients of this machine know the port as `ws://127.0.0.1:3141`.
                 tls=None if is_local else self.tls,
             )
-        except errors.AddressInUse as problem:
+        except stream.AddressInUse as problem:
             if self._port_required:
-                raise errors.AddressInUse(
+                raise stream.AddressInUse(
                     f"{problem.about}, the port of the pi protocol",
                     hint="stop that process, or choose another port with `--pi HOST:PORT` (`off` does without)",
                 ) from None

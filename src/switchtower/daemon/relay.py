@@ -1,26 +1,119 @@
 """Relay as the daemon's other parts see it, before and after it is loaded: when the first client connects, or when the daemon
-listens and is idle."""
+listens and is idle.
+
+The features of the HTTP port beyond relay's own endpoints: the page, browser logins, metrics, the audit, notifications. Each
+is loaded at its first use."""
 
 import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
+import switchtower
 from switchtower import config
 from switchtower.accounts.authenticators import ConnectionAuthenticator, TokenBoundReceiver
 from switchtower.cluster.mesh.ports import Mesh
 from switchtower.core import redact
 from switchtower.core.ports import registry as ports_registry
 from switchtower.core.roles import Access
-from switchtower.daemon.web import WebFeatures
 from switchtower.runtime.runtime import Runtime
-from switchtower.tools.processes import command_environment
+from switchtower.telemetry.metrics import Metrics
+from switchtower.tools.processes import marks
+from switchtower.transports.stream import ConnectionOrigin
+from switchtower.web_api.browser_login import VisitTokens
 
 if TYPE_CHECKING:
+    from switchtower.daemon.cluster import LocalNode, PostgresStoreStatus
     from switchtower.daemon.relay_parts import RelayParts
+    from switchtower.notifications.web_push import WebPushChannel
     from switchtower.transports import upgrade, ws_server
+    from switchtower.transports.unix import ListenerConnection
+    from switchtower.web_api import ports
+    from switchtower.web_api.monitor import SqliteStoreStatus
+
+
+FOLDER = Path(switchtower.__file__).with_name("web_dist")
+"""The folder into which the build puts the page; the wheel has it there."""
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+
+
+class WebFeatures:
+    def __init__(
+        self,
+        settings: config.Settings,
+        runtime: Runtime,
+        authenticator: ConnectionAuthenticator,
+        metrics: Metrics,
+        version: str,
+        node: "LocalNode | None" = None,
+    ) -> None:
+        self._settings = settings
+        self._node = node
+        self._runtime = runtime
+        self._authenticator = authenticator
+        self._metrics = metrics
+        self._version = version
+        self.visits = VisitTokens()
+        self.connected: Callable[[], Iterable[ListenerConnection]] = tuple
+        """All connections; the listeners list them."""
+        self.web_push: WebPushChannel | None = None
+
+    def make_optional_endpoints(self, hub_linked: Callable[[], bool | None]) -> "ports.OptionalEndpoints":
+        from switchtower.web_api import ports
+        from switchtower.web_api.endpoints import pages
+        from switchtower.web_api.monitor import Monitor
+
+        settings, node = self._settings, self._node
+        store = self._get_store_status()
+        return ports.OptionalEndpoints(
+            page=pages.PageFiles(settings.web_dir or FOLDER),
+            monitor=Monitor(
+                self._metrics,
+                self._runtime,
+                self._version,
+                lambda: self.connected(),
+                hub_linked,
+                check=store.list_unready_reasons,
+                count_states=store.count_states,
+                journal_bytes=store.measure_size,
+                node_name=None if node is None else node.name,
+                node_figures=None if node is None else node.collect_figures,
+            ),
+            decisions=store.decisions,
+            pushes=self.web_push,
+            sessions=self._runtime,
+            public_url=settings.public_url,
+            can_read=self._can_read_metrics,
+        )
+
+    def _get_store_status(self) -> "SqliteStoreStatus | PostgresStoreStatus":
+        if self._node is not None:
+            from switchtower.daemon.cluster import PostgresStoreStatus
+
+            return PostgresStoreStatus(self._node)
+        from switchtower.web_api.monitor import SqliteStoreStatus
+
+        return SqliteStoreStatus(self._settings.journal_path)
+
+    def _can_read_metrics(self, origin: ConnectionOrigin, headers: Mapping[str, str]) -> bool:
+        """All clients may read them if `metrics_public` is set; otherwise one of the owner's processes on this machine, unless it
+        forwards for another client."""
+        if self._settings.metrics_public:
+            return True
+        if "authorization" in headers or any(name in headers for name in _FORWARDED):
+            return False
+        # A page's request without `Origin` still shows that a page asks; `none` is an address that a user typed.
+        if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
+            return False
+        from switchtower.transports import origins
+
+        by_name = origins.parse_hostname(headers.get("host", "")) in origins.LOOPBACK
+        return self._authenticator.authenticate_open_port(origin, by_name=by_name) is not None
+
 
 APP_PATH, HOST_PATH = "/ws/app", "/ws/host"
 MAX_USER_AGENT_LENGTH = 200
@@ -94,7 +187,7 @@ class LazyRelay:
         from switchtower.accounts import credentials
         from switchtower.stores.sqlite.registry import SqliteRegistry
 
-        secret = credentials.load_jwt_secret(self._settings.data_dir, command_environment.get_full_environment())
+        secret = credentials.load_jwt_secret(self._settings.data_dir, marks.get_full_environment())
         return SharedServices(SqliteRegistry(self._settings.registry_path), secret)
 
     async def authenticate_user(self, request: "upgrade.UpgradeRequest") -> Access | None:

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any, cast
 from switchtower import config
 from switchtower.accounts import credentials
 from switchtower.accounts.accounts import Accounts
-from switchtower.accounts.host_authenticator import HostAuthenticator
+from switchtower.accounts.authenticators import HostAuthenticator
 from switchtower.core import redact
 from switchtower.daemon import home, pi
-from switchtower.daemon.relay import SharedServices
-from switchtower.daemon.web import WebFeatures
+from switchtower.daemon.relay import SharedServices, WebFeatures
 from switchtower.protocols.relay import wire_values
 from switchtower.protocols.relay.host.rpc import HostRpcHandler
-from switchtower.protocols.relay.hub.host_quotas import HostQuotas
 from switchtower.protocols.relay.hub.hub import Hub
+from switchtower.protocols.relay.hub.mirror import HostQuotas
 from switchtower.protocols.relay.settings import HostSettings
 from switchtower.runtime.runtime import Runtime
-from switchtower.tools.processes import command_environment
+from switchtower.tools.processes import marks
 from switchtower.transports.stream import ConnectionOrigin
 from switchtower.web_api import app
 
@@ -50,13 +49,13 @@ class RelayParts:
         self._web_page = web_page
         self._version = version
         self._find_run = find_run
-        me = home.load_host_identity(settings, command_environment.get_full_environment())
+        me = home.load_host_identity(settings, marks.get_full_environment())
         redactor.add_secret(me.host_token)
         redactor.add_secret(shared.jwt_secret.decode(errors="replace"))
         self._runtime = runtime
         self._registry = shared.registry
         mesh = shared.mesh
-        user = credentials.read_environment_user(command_environment.get_full_environment())
+        user = credentials.read_environment_user(marks.get_full_environment())
         self.accounts = Accounts(
             self._registry, shared.jwt_secret, owner_token, environment_user=user, redeem=web_page.visits.redeem
         )

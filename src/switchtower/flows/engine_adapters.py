@@ -15,11 +15,11 @@ from switchtower.core import codec, commands, events
 from switchtower.core import errors as core_errors
 from switchtower.core.ports import session_service
 from switchtower.core.session import Session
-from switchtower.engines.flow import capabilities, ports
+from switchtower.engines.flow import ports
 from switchtower.flows import orchestrator
-from switchtower.protocols.rep import client, driver, errors, messages, outcome
+from switchtower.protocols.rep import client, driver, errors, messages
 from switchtower.protocols.rep.runtime_process import RuntimeNotStarted
-from switchtower.tools.processes import command_environment
+from switchtower.tools.processes import marks
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
 _ASK_TIMEOUT = 30.0
@@ -39,7 +39,7 @@ class RepRuntimes:
             cancel=cancel,
             on_event=on_event,
             on_capabilities=lambda said: _cache_engine_capabilities(flow.runtime, said),
-            adapt=capabilities.remove_kinds,
+            adapt=ports.remove_kinds,
             drive_control=orchestrator.make_step_driver(wanted),
         )
         return ports.FlowResult(ended.status, ended.summary, int(ended.exit_code))
@@ -62,14 +62,14 @@ class RepRuntimes:
         except client.RuntimeUnsuitable as problem:
             return problem.error
         except client.RuntimeRequestError as refused:
-            return outcome.convert_runtime_error(refused.code, refused.message, refused.data)
+            return client.convert_runtime_error(refused.code, refused.message, refused.data)
         except client.RuntimeConnectionError as broken:
-            return outcome.make_error(broken.code, broken.message, details=broken.details)
+            return client.make_error(broken.code, broken.message, details=broken.details)
         except RuntimeNotStarted as problem:
-            return outcome.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, str(problem))
+            return client.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, str(problem))
         except TimeoutError:
             message = f"the runtime did not say what it can do within {_ASK_TIMEOUT:g} s"
-            return outcome.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, message, cause="Timeout")
+            return client.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, message, cause="Timeout")
         return None
 
     async def run_step(self, order: ports.FlowOrder, document: dict[str, Any], kind: str) -> Mapping[str, Any]:
@@ -101,13 +101,13 @@ class RepRuntimes:
             allow_shell=flow.allow_shell,
             log_json=flow.log_json,
             timeout_s=flow.timeout_s or driver.TIMEOUT,
-            environment=command_environment.current_environment(),
+            environment=marks.current_environment(),
             process_mark=order.run_id,
         )
 
 
 def _cache_engine_capabilities(engine: str, reported: dict[str, Any]) -> None:
-    capabilities.write_capabilities(engine, reported)
+    ports.write_capabilities(engine, reported)
 
 
 def _list_kinds(document: Mapping[str, Any]) -> list[str]:

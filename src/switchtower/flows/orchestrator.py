@@ -10,10 +10,10 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from switchtower.engines.flow import capabilities, project
+from switchtower.engines.flow import ports, project
 from switchtower.flows import loader
-from switchtower.protocols.rep import client, driver, errors, messages, outcome
-from switchtower.tools.processes import command_environment
+from switchtower.protocols.rep import client, driver, errors, messages
+from switchtower.tools.processes import marks
 
 OWN_ENGINE = "python"
 """Our own engine."""
@@ -39,7 +39,7 @@ def choose_runtime(start: Path, executor: str | None) -> ChosenRuntime:
         runtime = project.read_project_runtime(place)
         runtime.check_family()
     except project.ProjectRuntimeError as unusable:
-        code = outcome.VALIDATION if isinstance(unusable, project.LanguageMismatch) else None
+        code = client.VALIDATION if isinstance(unusable, project.LanguageMismatch) else None
         raise loader.FlowRefused([str(unusable)], exit_code=unusable.exit_code, code=code) from None
     argv = make_own_argv() if runtime.executor_path is None else [runtime.executor_path]
     return ChosenRuntime(engine=runtime.engine, argv=argv, language=runtime.language, settings=place)
@@ -61,7 +61,7 @@ async def run_flow(
     timeout_s: float | None = None,
     allow_shell: bool = False,
     log_json: bool = False,
-) -> outcome.FlowRunOutcome:
+) -> client.FlowRunOutcome:
     order = driver.RuntimeRunOrder(
         argv=chosen.argv,
         cwd=str(folder),
@@ -81,7 +81,7 @@ async def run_flow(
         cancel=cancel,
         on_event=on_event,
         on_capabilities=lambda said: _cache_capabilities(chosen, said),
-        adapt=capabilities.remove_kinds,
+        adapt=ports.remove_kinds,
         drive_control=make_step_driver(order),
     )
 
@@ -99,23 +99,23 @@ async def get_capabilities(chosen: ChosenRuntime, *, folder: Path, timeout_s: fl
     return said
 
 
-def make_refused_outcome(refused: loader.FlowRefused) -> outcome.FlowRunOutcome:
+def make_refused_outcome(refused: loader.FlowRefused) -> client.FlowRunOutcome:
     """Makes the outcome of a run for which no runtime was started."""
-    error = outcome.make_error(refused.code, str(refused), details={"problems": refused.problems})
+    error = client.make_error(refused.code, str(refused), details={"problems": refused.problems})
     summary = {"completed_steps": 0, "failed_steps": 0, "error": error}
     before = refused.exit_code == errors.RepExitCode.INVALID_BEFORE_HANDSHAKE
-    return outcome.FlowRunOutcome(flow=refused.flow, status="failed", summary=summary, events=[], before_handshake=before)
+    return client.FlowRunOutcome(flow=refused.flow, status="failed", summary=summary, events=[], before_handshake=before)
 
 
 def _make_environment(chosen: ChosenRuntime) -> dict[str, str]:
     """Our own runtime has to find the daemon through which users and agents are asked; another runtime does not."""
-    seen = command_environment.current_environment()
+    seen = marks.current_environment()
     home = os.environ.get("TOWER_HOME")
     return {**seen, "TOWER_HOME": home} if home is not None and chosen.argv == make_own_argv() else seen
 
 
 def _cache_capabilities(chosen: ChosenRuntime, reported: dict[str, Any]) -> None:
-    capabilities.write_capabilities(chosen.engine, reported)
+    ports.write_capabilities(chosen.engine, reported)
 
 
 def make_step_driver(order: driver.RuntimeRunOrder) -> driver.DriveControl:

@@ -20,7 +20,7 @@ from switchtower.core.ports import host_services
 from switchtower.core.rules import admission
 from switchtower.core.session import WorkspaceChange
 from switchtower.engines.agent.presets import PresetCatalog
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
+from switchtower.engines.agent.prompts.system_prompt import PromptCatalog
 from switchtower.engines.agent.tools import AskUserTool
 from switchtower.engines.agent.trust import FolderTrust
 from switchtower.extensions.loader import ExtensionLoader

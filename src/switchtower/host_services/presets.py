@@ -13,7 +13,7 @@ from switchtower.core import commands, errors, events, policy
 from switchtower.core.ports import host_services
 from switchtower.engines.agent.presets import PresetCatalog, PresetFile
 from switchtower.engines.agent.prompts import templates as prompt_templates
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
+from switchtower.engines.agent.prompts.system_prompt import PromptCatalog
 from switchtower.extensions.loader import ExtensionLoader, to_one_line
 
 AUTO = "auto"

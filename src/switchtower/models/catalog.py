@@ -2,8 +2,7 @@
 providers, then the demo model.
 
 Listing does no I/O and loads no library. Opening does: it finds the key, loads the library and caches the connection for later
-callers. Keys are passed to `on_secret` as soon as they are known, and shown nowhere.
-"""
+callers. Keys are passed to `on_secret` as soon as they are known, and shown nowhere."""
 
 import asyncio
 import contextlib
@@ -29,7 +28,15 @@ from switchtower.models import (
     remote,
     server_models,
 )
-from switchtower.models.entries import CatalogEntry, LoginTarget, UnusableReason, is_installed, list_secret_headers, make_key_hint
+from switchtower.models.entries import (
+    CatalogEntry,
+    LoginTarget,
+    UnusableReason,
+    is_installed,
+    list_secret_headers,
+    make_key_hint,
+    shorten_value,
+)
 from switchtower.models.keys import KeyStore, KeyStoreError, StoredKey
 from switchtower.models.providers import SHELL, ProviderVariables
 
@@ -171,7 +178,7 @@ class Catalog:
                 or (listed is not None and server_models.has_model(listed, model))
             ):
                 return entry.name
-        named = f"no usable provider is known to have the model `{_shorten(model)}`"
+        named = f"no usable provider is known to have the model `{shorten_value(model)}`"
         if usable:
             raise errors.ProviderNotConfigured(named, hint=f"name its provider too; {self._describe_alternatives()}")
         raise self._find_nearest_problem() or errors.ProviderNotConfigured(named, hint=_HOW_TO_CONFIGURE)
@@ -286,7 +293,7 @@ class Catalog:
     def check_provider(self, provider: str) -> None:
         """Raises `ProviderNotConfigured` for a name that no provider has."""
         if provider != providers.DEMO and provider not in self._entries:
-            raise errors.ProviderNotConfigured(f"`{_shorten(provider)}`", hint=self._describe_alternatives())
+            raise errors.ProviderNotConfigured(f"`{shorten_value(provider)}`", hint=self._describe_alternatives())
 
     def check_model(self, provider: str, model: str | None) -> None:
         """Raises `ProviderNotConfigured` for what `open_model` would refuse, as far as that is known without I/O."""
@@ -294,7 +301,7 @@ class Catalog:
         if provider == providers.DEMO:
             if model not in (None, demo.NAME):
                 raise errors.ProviderNotConfigured(
-                    f"`{providers.DEMO}` has no model `{_shorten(model)}`", hint="leave the model out, or name its provider"
+                    f"`{providers.DEMO}` has no model `{shorten_value(model)}`", hint="leave the model out, or name its provider"
                 )
             return
         entry = self._entries[provider]
@@ -310,7 +317,7 @@ class Catalog:
         if (listed := self._servers.get_names(entry)) is not None and not server_models.has_model(listed, name):
             near = ", ".join(f"`{one}`" for one in server_models.find_nearest(listed, name))
             hint = f"`{provider}` has {near}; `tower models {provider}` lists all {len(listed)}"
-            raise errors.UnknownModel(f"`{_shorten(name)}`", hint=hint)
+            raise errors.UnknownModel(f"`{shorten_value(name)}`", hint=hint)
 
     def find_login_target(self, provider: str) -> LoginTarget:
         """Returns the target of a stored key of this provider. Raises `ProviderNotConfigured`."""
@@ -318,7 +325,7 @@ class Catalog:
         if entry is None or entry.key_command or not (entry.key_variables or entry.source == "config"):
             names = [name for name, one in self._entries.items() if one.key_variables or one.source == "config"]
             hint = f"use one of {', '.join(f'`{name}`' for name in names)}"
-            raise errors.ProviderNotConfigured(f"`{_shorten(provider)}` takes no stored key", hint=hint)
+            raise errors.ProviderNotConfigured(f"`{shorten_value(provider)}` takes no stored key", hint=hint)
         lack = self._find_unusable_reason(entry)
         if lack is not None and (entry.base_url is None or entry.problem is not None):
             raise errors.ProviderNotConfigured(f"`{provider}`: {lack.reason}", hint=lack.remedy)
@@ -497,8 +504,3 @@ class Catalog:
         for entry in self._entries.values():
             for secret in list_secret_headers(entry):
                 self._on_secret(secret)
-
-
-def _shorten(text: str) -> str:
-    text = "".join(character if character.isprintable() else "?" for character in text[:65])
-    return text if len(text) <= 64 else f"{text[:64]}…"

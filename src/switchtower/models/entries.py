@@ -2,8 +2,7 @@
 environment configures.
 
 It parses its arguments and does no I/O. A mistake in the file is refused with the key's name and a remedy; an entry whose key is
-merely missing cannot be used yet, which is not a mistake.
-"""
+merely missing cannot be used yet, which is not a mistake."""
 
 import importlib.util
 import re
@@ -14,6 +13,12 @@ from msgspec import Struct
 
 from switchtower.models import providers
 from switchtower.settings.sources import ConfigError
+
+
+def shorten_value(text: str) -> str:
+    text = "".join(character if character.isprintable() else "?" for character in text[:65])
+    return text if len(text) <= 64 else f"{text[:64]}…"
+
 
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 LONGEST_NAME = 200

@@ -2,14 +2,19 @@
 length of a message, but not its content.
 
 Keys and subscriptions are kept in one of the owner's folders, readable only by the owner, or in a store that several nodes share.
-"""
+
+Encrypts a message for one browser, and proves its sender: RFC 8291 and RFC 8292 with the `cryptography` library. Pure but for
+that import; the randomness is passed in."""
 
 import asyncio
 import contextlib
+import hashlib
+import hmac
 import importlib.util
 import logging
 import secrets
 import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,9 +23,98 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from switchtower.notifications import delivery, encryption, notifier
+from switchtower.notifications import delivery, notifier
 from switchtower.settings.sources import ConfigError
 from switchtower.tools import atomic_write
+
+RECORD = 4_096
+MAX_PLAINTEXT_BYTES = RECORD - 16 - 1 - 86
+"""Bytes of a message that fit into one record, with its header."""
+_TOKEN_SECONDS = 12 * 3_600
+
+
+def encode_base64url(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def decode_base64url(text: str) -> bytes:
+    """Raises ValueError."""
+    return urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+
+
+def generate_private_key() -> Any:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def encode_pem(key: Any) -> str:
+    from cryptography.hazmat.primitives import serialization as forms
+
+    pem: bytes = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
+    return pem.decode()
+
+
+def decode_pem(pem: str) -> Any:
+    from cryptography.hazmat.primitives import serialization as forms
+
+    return forms.load_pem_private_key(pem.encode(), None)
+
+
+def encode_public_key(key: Any) -> bytes:
+    """Returns the public half of a private key, as an uncompressed point."""
+    from cryptography.hazmat.primitives import serialization as forms
+
+    point: bytes = key.public_key().public_bytes(forms.Encoding.X962, forms.PublicFormat.UncompressedPoint)
+    return point
+
+
+def check_keys(p256dh: str, auth: str) -> None:
+    """Raises ValueError for keys that no browser can have made."""
+    _decode_point(decode_base64url(p256dh))
+    if len(decode_base64url(auth)) != 16:
+        raise ValueError("`auth` is not of 16 bytes")
+
+
+def _decode_point(data: bytes) -> Any:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), data)
+
+
+def encrypt_message(message: bytes, p256dh: bytes, auth: bytes, *, key: Any, salt: bytes) -> bytes:
+    """Returns the body of a push message in `aes128gcm`. `key` is a fresh private key for this message alone, `salt` 16 random
+    bytes."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    assert len(message) <= MAX_PLAINTEXT_BYTES, "one record holds it"
+    ours = encode_public_key(key)
+    shared = key.exchange(ec.ECDH(), _decode_point(p256dh))
+    # RFC 8291, section 3.4: the content key is derived from the two public keys and the browser's secret.
+    material = _expand_key(_compute_hmac(auth, shared), b"WebPush: info\0" + p256dh + ours, 32)
+    secret = _compute_hmac(salt, material)
+    content_key = _expand_key(secret, b"Content-Encoding: aes128gcm\0", 16)
+    nonce = _expand_key(secret, b"Content-Encoding: nonce\0", 12)
+    head = salt + RECORD.to_bytes(4, "big") + bytes([len(ours)]) + ours
+    return head + AESGCM(content_key).encrypt(nonce, message + b"\x02", None)
+
+
+def make_authorization(endpoint: str, key: Any, *, contact: str, now: float) -> str:
+    """RFC 8292: the sender, the audience and the expiry, signed."""
+    import jwt
+
+    parts = urlsplit(endpoint)
+    claims = {"aud": f"{parts.scheme}://{parts.netloc}", "exp": int(now) + _TOKEN_SECONDS, "sub": contact}
+    return f"vapid t={jwt.encode(claims, key, algorithm='ES256')}, k={encode_base64url(encode_public_key(key))}"
+
+
+def _compute_hmac(key: bytes, data: bytes) -> bytes:
+    return hmac.digest(key, data, hashlib.sha256)
+
+
+def _expand_key(key: bytes, info: bytes, length: int) -> bytes:
+    return _compute_hmac(key, info + b"\x01")[:length]
 
 
 class SubscriptionStore(Protocol):
@@ -116,13 +210,13 @@ class WebPushChannel:
     # Browsers
 
     async def get_public_key(self) -> str:
-        return encryption.encode_base64url(encryption.encode_public_key(await self._load_key()))
+        return encode_base64url(encode_public_key(await self._load_key()))
 
     async def subscribe(self, user: str, endpoint: str, p256dh: str, auth: str) -> None:
         """Raises `InvalidSubscription`."""
         _check_endpoint(endpoint)
         try:
-            await asyncio.to_thread(encryption.check_keys, p256dh, auth)
+            await asyncio.to_thread(check_keys, p256dh, auth)
         except ValueError:
             raise InvalidSubscription(
                 "these are no keys of a browser", hint="pass what `PushSubscription.toJSON()` gives"
@@ -195,23 +289,21 @@ class WebPushChannel:
             await asyncio.sleep(min(problem.after or 1.0, notifier.MAX_RETRY_DELAY))
 
     def _make_request(self, subscription: PushSubscription, message: bytes, key: Any) -> tuple[bytes, str]:
-        body = encryption.encrypt_message(
+        body = encrypt_message(
             message,
-            encryption.decode_base64url(subscription.p256dh),
-            encryption.decode_base64url(subscription.auth),
-            key=encryption.generate_private_key(),
+            decode_base64url(subscription.p256dh),
+            decode_base64url(subscription.auth),
+            key=generate_private_key(),
             salt=secrets.token_bytes(16),
         )
-        return body, encryption.make_authorization(subscription.endpoint, key, contact=self._contact, now=self._now())
+        return body, make_authorization(subscription.endpoint, key, contact=self._contact, now=self._now())
 
     # Storage
 
     async def _load_key(self) -> Any:
         if self._key is None:
-            kept = await self._store.get_or_create(
-                KEY_FILE, lambda: encryption.encode_pem(encryption.generate_private_key()).encode()
-            )
-            self._key = encryption.decode_pem(kept.decode())
+            kept = await self._store.get_or_create(KEY_FILE, lambda: encode_pem(generate_private_key()).encode())
+            self._key = decode_pem(kept.decode())
         return self._key
 
     async def _load_subscriptions(self) -> dict[str, PushSubscription]:
@@ -267,7 +359,7 @@ def _encode_message(notification: notifier.Notification) -> bytes:
         "event": notification.event,
     }
     content = msgspec.json.encode(told)
-    while len(content) > encryption.MAX_PLAINTEXT_BYTES and told["body"]:
+    while len(content) > MAX_PLAINTEXT_BYTES and told["body"]:
         told["body"] = told["body"][: len(told["body"]) // 2]
         content = msgspec.json.encode(told)
     return content

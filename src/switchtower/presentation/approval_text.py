@@ -1,15 +1,61 @@
 """Formats an approval for the user who decides: exactly what will run, why it needs approval, and what each key does. Pure.
 
 Every line of a multi-line value is marked, so that no content can imitate a line of the user interface.
-"""
+
+Classifies the lines of a unified diff, and names a colour for each class. Pure."""
 
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from switchtower.presentation import safe_text, unified_diff
+from switchtower.presentation import safe_text
 from switchtower.presentation.formats import format_clock
 from switchtower.protocols.push import messages
+
+DiffPart = Literal["head", "hunk", "added", "removed", "note"]
+
+_HEADER_PREFIXES = (
+    "diff ",
+    "index ",
+    "--- ",
+    "+++ ",
+    "new file",
+    "deleted file",
+    "old mode",
+    "new mode",
+    "rename ",
+    "similarity ",
+)
+_PARTS_BY_PREFIX: dict[str, DiffPart] = {"@": "hunk", "+": "added", "-": "removed", "\\": "note"}
+
+
+def classify_lines(diff: str) -> Iterator[tuple[str, DiffPart | None]]:
+    """Yields each line with its part; None for an unchanged line. Inside a hunk, `--- x` is a removed line `-- x`, not a
+    header."""
+    in_hunk = False
+    for line in diff.removesuffix("\n").split("\n"):
+        if line.startswith("@@"):
+            in_hunk = True
+        elif line.startswith("diff "):
+            in_hunk = False
+        if not in_hunk and line.startswith(_HEADER_PREFIXES):
+            yield line, "head"
+        else:
+            yield line, _PARTS_BY_PREFIX.get(line[:1]) if in_hunk else None
+
+
+_DIFF_COLOURS: dict[DiffPart | None, str] = {
+    "head": "dim",
+    "hunk": "cyan",
+    "added": "green",
+    "removed": "red",
+    "note": "dim",
+}
+
+
+def colour_lines(diff: str) -> Iterator[tuple[str, str | None]]:
+    return ((line, _DIFF_COLOURS.get(part)) for line, part in classify_lines(diff))
+
 
 ColouredLines = Iterator[tuple[str, str | None]]
 """Lines, each with its colour."""
@@ -25,7 +71,7 @@ def format_approval(approval: messages.ApprovalRequired) -> ColouredLines:
     for name, value in details.items():
         if name == "diff" and isinstance(value, str):
             yield "  diff:", "yellow"
-            yield from ((f"  | {line}", colour) for line, colour in unified_diff.colour_lines(value))
+            yield from ((f"  | {line}", colour) for line, colour in colour_lines(value))
         elif name not in ("destructive", "always"):
             yield from _format_detail(name, value)
     if (rule := format_always_rule(approval)) is not None:

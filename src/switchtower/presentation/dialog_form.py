@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from switchtower.client.dialogs import ANSWERED, InterviewItem, PushDialog
+from switchtower.client.frames import ANSWERED, InterviewItem, PushDialog
 from switchtower.presentation.approval_text import ColouredLines, format_detail_value
 
 MAX_REPLY_CHARS = 256 * 1024

@@ -3,17 +3,121 @@
 When an answer is complete, a run starts or a run ends, nothing is left open: such a point is *settled*, and the events after it
 fold the same way whatever precedes them. So when an older page arrives, only the events up to the first settled point are folded
 again.
-"""
+
+The blocks of a transcript: messages, thinking, tool calls, approvals, notices and the ends of runs.
+
+A block changes only through `mark_changed`: a view sees from `version` that it must paint the block again."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
-from switchtower.client import dialogs
+from switchtower.client import frames
 from switchtower.client.frames import PushEvent
-from switchtower.presentation import transcript_blocks
-from switchtower.presentation.run_facts import START_PHASES, RunFacts
+from switchtower.presentation.session_details import START_PHASES, RunFacts
 from switchtower.protocols.push import messages
+
+LONGEST_TEXT = 400_000
+"""The maximum number of characters in one block. Of longer text the end is kept, which users need most; the journal has all."""
+
+
+class TranscriptBlock(Struct, kw_only=True, eq=False):
+    seq: int
+    """The seq of the event that created the block."""
+    ts: int = 0
+    run_id: str | None = None
+    version: int = 0
+
+    def mark_changed(self) -> None:
+        self.version += 1
+
+    def get_content(self) -> tuple[Any, ...]:
+        """Returns everything that the block shows, for comparison."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("version", "pieces", "chars")}
+        return type(self).__name__, *fields.values(), getattr(self, "text", None)
+
+
+class TextStreamBlock(TranscriptBlock, kw_only=True, eq=False):
+    """Text that arrives in pieces."""
+
+    pieces: list[str] = []
+    chars: int = 0
+    dropped: int = 0
+    """The number of characters dropped from the start."""
+    done: bool = False
+    void: bool = False
+    """True after the model restarted this message."""
+
+    def append(self, text: str) -> None:
+        self.pieces.append(text)
+        self.chars += len(text)
+        if self.chars > LONGEST_TEXT + LONGEST_TEXT // 4:
+            whole = self.text
+            self.pieces[:] = [whole[-LONGEST_TEXT:]]
+            self.dropped += len(whole) - LONGEST_TEXT
+            self.chars = LONGEST_TEXT
+        self.mark_changed()
+
+    @property
+    def text(self) -> str:
+        if len(self.pieces) > 1:
+            self.pieces[:] = ["".join(self.pieces)]
+        return self.pieces[0] if self.pieces else ""
+
+
+class AnswerBlock(TextStreamBlock, kw_only=True, eq=False):
+    """The model's answer, as Markdown."""
+
+
+class ThinkingBlock(TextStreamBlock, kw_only=True, eq=False):
+    """The model's thinking, collapsed until the user expands it."""
+
+
+class ToolBlock(TextStreamBlock, kw_only=True, eq=False):
+    """A tool call, its output while it runs, and its result. `args` is None when the call itself was not seen."""
+
+    name: str
+    args: dict[str, Any] | None = None
+    result: str | None = None
+    duration_ms: int = 0
+    is_error: bool = False
+    problem: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        return self.result is None and not self.done
+
+
+class UserMessageBlock(TranscriptBlock, kw_only=True, eq=False):
+    """A user's message. `how` is empty for an ordinary message."""
+
+    text: str
+    how: str = ""
+
+
+class ApprovalBlock(TranscriptBlock, kw_only=True, eq=False):
+    """An approval request. The decision is a separate fact and may be known before the request."""
+
+    approval: messages.ApprovalRequired
+
+
+class NoticeBlock(TranscriptBlock, kw_only=True, eq=False):
+    """Any other event worth a line. `level` is `info`, `warning` or `error`."""
+
+    level: str
+    text: str
+    detail: str = ""
+    remedy: str = ""
+
+
+class RunEndBlock(TranscriptBlock, kw_only=True, eq=False):
+    """The end of a run with its outcome."""
+
+    outcome: str
+    summary: str
+    results: list[messages.CriterionResult] = []
+
 
 _REMEDIES = {
     "MODEL_ERROR": "try again, or choose another model with `/model`",
@@ -54,15 +158,15 @@ MOST_BLOCKS = 6_000
 
 class TranscriptModel:
     def __init__(self) -> None:
-        self.blocks: list[transcript_blocks.TranscriptBlock] = []
+        self.blocks: list[TranscriptBlock] = []
         self.facts = RunFacts()
         self.first_seq = 0
         """The seq of the oldest folded event; 0 before the first."""
         self.last_seq = 0
-        self._stream: transcript_blocks.AnswerBlock | transcript_blocks.ThinkingBlock | None = None
-        self._message: list[transcript_blocks.TextStreamBlock] = []
+        self._stream: AnswerBlock | ThinkingBlock | None = None
+        self._message: list[TextStreamBlock] = []
         """The streamed blocks of the message that is still incomplete."""
-        self._open_tools: list[transcript_blocks.ToolBlock] = []
+        self._open_tools: list[ToolBlock] = []
         self._after_gap = False
         self._head: list[PushEvent] = []
         """The events up to the first settled point."""
@@ -97,9 +201,7 @@ class TranscriptModel:
                 return True
             case messages.ToolCall(_, name, arguments):
                 self._end_stream()
-                card = transcript_blocks.ToolBlock(
-                    seq=event.seq, ts=event.ts, run_id=event.run_id, name=name, args=arguments, pieces=[]
-                )
+                card = ToolBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, name=name, args=arguments, pieces=[])
                 self._open_tools.append(card)
                 self.blocks.append(card)
             case messages.ToolResult():
@@ -108,16 +210,14 @@ class TranscriptModel:
                 return self._add_status(event, phase, "" if detail is UNSET else detail)
             case messages.ApprovalRequired():
                 self._end_stream()
-                self.blocks.append(
-                    transcript_blocks.ApprovalBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, approval=event.payload)
-                )
+                self.blocks.append(ApprovalBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, approval=event.payload))
             case messages.Warn():
                 self._add_warning(event, event.payload)
             case messages.Failure(code, message, _, detail):
                 self._add_notice(event, "error", message, detail="" if detail is UNSET else detail, remedy=find_remedy(code))
             case messages.RunComplete(_, outcome, summary, acceptance):
                 self._close_all()
-                ended = transcript_blocks.RunEndBlock(
+                ended = RunEndBlock(
                     seq=event.seq, ts=event.ts, run_id=event.run_id, outcome=outcome, summary=summary, results=acceptance.results
                 )
                 self.blocks.append(ended)
@@ -129,7 +229,7 @@ class TranscriptModel:
         return False
 
     def _append_stream(self, event: PushEvent, text: str) -> None:
-        kind = transcript_blocks.AnswerBlock if event.type == "assistant_token" else transcript_blocks.ThinkingBlock
+        kind = AnswerBlock if event.type == "assistant_token" else ThinkingBlock
         if type(self._stream) is not kind:
             self._end_stream()
             self._stream = kind(seq=event.seq, ts=event.ts, run_id=event.run_id, pieces=[])
@@ -156,13 +256,13 @@ class TranscriptModel:
         # push, beyond the document: results arrive in the order of their calls.
         card = next((card for card in self._open_tools if card.name == result.toolName), None)
         if card is None:
-            card = transcript_blocks.ToolBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, name=result.toolName, pieces=[])
+            card = ToolBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, name=result.toolName, pieces=[])
             self.blocks.append(card)
         else:
             self._open_tools.remove(card)
         self._end_stream()
         self._message.clear()
-        card.result = result.text[-transcript_blocks.LONGEST_TEXT :]
+        card.result = result.text[-LONGEST_TEXT:]
         card.duration_ms, card.is_error, card.done = result.durationMs, result.isError, True
         if result.structuredError is not None:
             card.problem = result.structuredError.message
@@ -171,25 +271,21 @@ class TranscriptModel:
     def _add_status(self, event: PushEvent, phase: str, detail: str) -> bool:
         if phase == "Tool output":
             if not self._open_tools:
-                card = transcript_blocks.ToolBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, name="", pieces=[])
+                card = ToolBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, name="", pieces=[])
                 self._open_tools.append(card)
                 self.blocks.append(card)
             self._open_tools[-1].append(detail)
         elif phase in START_PHASES:
             self._close_all()
             if phase == "Run started":
-                self.blocks.append(
-                    transcript_blocks.UserMessageBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, text=detail)
-                )
+                self.blocks.append(UserMessageBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, text=detail))
             else:
                 self._add_notice(event, "info", START_PHASES[phase] or f"$ {detail}")
             return True
         elif phase == "Message delivered":
             self._end_stream()
             self.blocks.append(
-                transcript_blocks.UserMessageBlock(
-                    seq=event.seq, ts=event.ts, run_id=event.run_id, text=detail, how="while it worked"
-                )
+                UserMessageBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, text=detail, how="while it worked")
             )
         elif not phase.startswith(_SILENT_PHASES):
             self._add_notice(event, "info", f"{phase}: {detail}" if detail else phase)
@@ -197,7 +293,7 @@ class TranscriptModel:
 
     def _add_warning(self, event: PushEvent, warning: messages.Warn) -> None:
         detail = "" if warning.detail is UNSET else warning.detail
-        if (dialog := dialogs.decode_dialog_opened(warning)) is not None:
+        if (dialog := frames.decode_dialog_opened(warning)) is not None:
             self._add_notice(event, "info", f"Asks: {dialog.title}")
             return
         match warning.code:
@@ -221,15 +317,13 @@ class TranscriptModel:
     def _apply_snapshot(self, event: PushEvent, snapshot: messages.SessionSnapshot) -> None:
         if self._after_gap and snapshot.lastAssistantText:
             self._end_stream()
-            answer = transcript_blocks.AnswerBlock(
-                seq=event.seq, ts=event.ts, run_id=event.run_id, pieces=[snapshot.lastAssistantText], done=True
-            )
+            answer = AnswerBlock(seq=event.seq, ts=event.ts, run_id=event.run_id, pieces=[snapshot.lastAssistantText], done=True)
             self.blocks.append(answer)
         self._after_gap = False
 
     def _add_notice(self, event: PushEvent, level: str, text: str, *, detail: str = "", remedy: str = "") -> None:
         self._end_stream()
-        notice = transcript_blocks.NoticeBlock(
+        notice = NoticeBlock(
             seq=event.seq, ts=event.ts, run_id=event.run_id, level=level, text=text, detail=detail, remedy=remedy
         )
         self.blocks.append(notice)
@@ -268,7 +362,7 @@ class TranscriptModel:
             return
         for at in range(len(self.blocks) - MOST_BLOCKS, len(self.blocks)):
             block = self.blocks[at]
-            if isinstance(block, transcript_blocks.UserMessageBlock) and not block.how:
+            if isinstance(block, UserMessageBlock) and not block.how:
                 del self.blocks[:at]
                 self.first_seq, self._head, self._head_blocks, self._settled = block.seq, [], 0, True
                 return

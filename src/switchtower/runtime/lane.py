@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct, field
 
 from switchtower.cluster.remote_lane import RemoteFollower
-from switchtower.core import codec, commands, errors, events, ids, receipts, redact
+from switchtower.core import codec, commands, errors, events, ids, redact
 from switchtower.core.decide import decide
 from switchtower.core.fold import decode_snapshot, encode_snapshot, fold, fold_entries, make_card
 from switchtower.core.ports import cluster as homes_port
@@ -319,7 +319,7 @@ class Lane:
             if key is not None:
                 receipt = self._receipts.get(key) or await services.journal.find_receipt(session.id, key, stage.now_ms)
                 if receipt is not None:
-                    return {**receipts.replay_outcome(receipt, command), "replayed": True}
+                    return {**commands.replay_outcome(receipt, command), "replayed": True}
             decision = decide(session, command, now_ms=stage.now_ms, mint=services.mint)
             outcome = {**decision.outcome, "after_seq": session.seq}
             part: Decision | None = decision
@@ -335,7 +335,7 @@ class Lane:
                         stage.append(part.run_id, await self._redact(event), part.ephemeral_input)
                 part = part.following
             if key is not None:
-                receipt = receipts.issue_receipt(command, outcome, stage.now_ms + services.receipt_ttl_ms)
+                receipt = commands.issue_receipt(command, outcome, stage.now_ms + services.receipt_ttl_ms)
                 self._receipts[key] = receipt
                 stage.receipts.append(receipt)
             stage.receipts += command.receipts

@@ -24,8 +24,7 @@ from switchtower.core.session import Session
 from switchtower.runtime.hub import Cursor
 from switchtower.runtime.lane import Lane, LaneServices
 from switchtower.runtime.lane_items import AttachRequest, RuntimeLimits
-from switchtower.runtime.recovery import recover
-from switchtower.runtime.runs import RunManager
+from switchtower.runtime.runs import RunManager, recover
 from switchtower.runtime.shells import ShellRunner
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,6 @@
 """Parsers from the text of a variable or flag, or from a TOML value, to a setting's type, and the declaration of a setting.
 Pure except for the user's home and current folder in a path. Each parser raises `ValueError` with the reason alone; the
-setting has the remedy.
-"""
+setting has the remedy."""
 
 import os
 import re
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from switchtower.settings.sources import ConfigError
 from switchtower.settings.sources import locate as locate
 
 SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103
@@ -291,3 +291,36 @@ def declare_setting(
 ) -> Any:
     """`also` has other programs' variables, each with a parser where its notation differs from ours."""
     return field(default=default, metadata={"parse": parse, "metavar": metavar, "help": help, "also": also, "in_file": in_file})
+
+
+def format_setting_value(value: object) -> str:
+    """Formats a value as a variable or a flag would have it."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def find_value(
+    setting: Setting, flags: Mapping[str, object], environ: Mapping[str, str], in_file: Mapping[str, object], file: str
+) -> Any:
+    if (flag := flags.get(setting.name)) is not None:
+        return _parse_value(setting, flag, f"the flag `{setting.flag}`")
+    for variable in setting.variables:
+        if text := environ.get(variable):
+            return _parse_value(setting, text, f"the variable `{variable}`", setting.spellings.get(variable))
+    if setting.name in in_file:
+        return _parse_value(setting, in_file[setting.name], file)
+    return None
+
+
+def is_inherited(setting: Setting, value: object, flags: Mapping[str, object], environ: Mapping[str, str]) -> bool:
+    """A command that starts the daemon passes it every setting in its own variable, including defaults, which the user did not
+    choose.
+    """
+    return value == setting.default and flags.get(setting.name) is None and bool(environ.get(setting.variables[0]))
+
+
+def _parse_value(setting: Setting, value: object, source: str, spelling: Callable[[object], Any] | None = None) -> Any:
+    try:
+        return (spelling or setting.parse)(value)
+    except ValueError as problem:
+        hint = setting.remedy if spelling is None else "give a number below 65536"
+        raise ConfigError(setting.name, source, str(problem), hint=hint) from None

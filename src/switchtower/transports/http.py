@@ -24,7 +24,7 @@ from msgspec import Struct
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from switchtower.transports import errors, socket_file, unix, ws_server
+from switchtower.transports import stream, unix, ws_server
 from switchtower.transports.connection_limit import ConnectionLimit
 from switchtower.transports.origins import NO_PROXIES, AllowedOrigins, TrustedProxies, strip_port
 from switchtower.transports.stream import ConnectionOrigin
@@ -124,13 +124,13 @@ class HttpListener(_Listener):
 class UnixHttpListener(_Listener):
     """A listening Unix socket."""
 
-    def __init__(self, server: asyncio.AbstractServer, site: "_ServedApp", path: Path, file: socket_file.FileIdentity) -> None:
+    def __init__(self, server: asyncio.AbstractServer, site: "_ServedApp", path: Path, file: unix.FileIdentity) -> None:
         super().__init__(server, site)
         self.path = path
         self._file = file
 
     def _stop_listening(self) -> None:
-        socket_file.remove_if_ours(self.path, self._file)
+        unix.remove_if_ours(self.path, self._file)
         super()._stop_listening()
 
 
@@ -218,13 +218,13 @@ async def serve_unix(
     def from_socket(transport: asyncio.Transport) -> ConnectionOrigin | None:
         return unix.find_origin(transport, path, owner)
 
-    sock, file = socket_file.bind_private(path)
+    sock, file = unix.bind_private(path)
     try:
         site = await _ServedApp.start(app, None, from_socket, head_seconds)
         server = await asyncio.get_running_loop().create_unix_server(site.make_connection, sock=sock)
     except BaseException:
         sock.close()
-        socket_file.remove_if_ours(path, file)
+        unix.remove_if_ours(path, file)
         raise
     return UnixHttpListener(server, site, path, file)
 
@@ -367,14 +367,14 @@ def _ignore_authentication() -> None:
     """Does nothing, for a listener without a limit on connections."""
 
 
-def _translate_listen_error(problem: OSError, host: str, port: int) -> errors.CannotListen:
+def _translate_listen_error(problem: OSError, host: str, port: int) -> stream.CannotListen:
     if problem.errno == errno.EADDRINUSE:
-        return errors.AddressInUse(f"{host}:{port}", hint="stop that process, or choose another port (0 picks a free one)")
+        return stream.AddressInUse(f"{host}:{port}", hint="stop that process, or choose another port (0 picks a free one)")
     if problem.errno == errno.EACCES:
-        return errors.AddressUnusable(f"{host}:{port} needs rights that we lack", hint="choose a port above 1023")
+        return stream.AddressUnusable(f"{host}:{port} needs rights that we lack", hint="choose a port above 1023")
     if isinstance(problem, socket.gaierror) or problem.errno == errno.EADDRNOTAVAIL:
-        return errors.AddressUnusable(f"{host}:{port} is not an address of this machine", hint="use `127.0.0.1`")
-    return errors.AddressUnusable(f"{host}:{port}, {problem.strerror or problem}", hint="choose another address")
+        return stream.AddressUnusable(f"{host}:{port} is not an address of this machine", hint="use `127.0.0.1`")
+    return stream.AddressUnusable(f"{host}:{port}, {problem.strerror or problem}", hint="choose another address")
 
 
 class _Connections(set[Any]):

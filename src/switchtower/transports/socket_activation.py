@@ -12,7 +12,7 @@ import stat
 from collections.abc import MutableMapping
 from pathlib import Path
 
-from switchtower.transports import socket_file, unix
+from switchtower.transports import unix
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ MAX_SOCKETS = 64
 _HALF_CLOSED_SECONDS = 2.0
 """The same as for a socket of this daemon."""
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
-_NOT_OURS = socket_file.FileIdentity(0, 0)
+_NOT_OURS = unix.FileIdentity(0, 0)
 """No file has these numbers, so none is removed."""
 
 

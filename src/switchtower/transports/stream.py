@@ -9,7 +9,8 @@ a limit, while it does not. A client that does not catch up is disconnected, so 
 
 A line ends at its line feed and nowhere else: a carriage return before it stays (JSON treats it as white space), and because
 bytes are split, not text, a character may arrive in pieces. Lines without content are skipped.
-"""
+
+The errors of a listener that cannot start. The docstring is the message; each error has its subject and a remedy."""
 
 import logging
 import struct
@@ -18,6 +19,43 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
+
+
+class CannotListen(Exception):
+    """Cannot listen."""
+
+    def __init__(self, about: str, *, hint: str) -> None:
+        super().__init__(about)
+        self.about = about
+        self.hint = hint
+
+    @property
+    def message(self) -> str:
+        return f"{(type(self).__doc__ or '').strip().rstrip('.')}: {self.about}"
+
+    def __str__(self) -> str:
+        return f"{self.message}; hint: {self.hint}"
+
+
+class AddressInUse(CannotListen):
+    """Another process already listens there."""
+
+
+class AddressUnusable(CannotListen):
+    """The address cannot be listened on."""
+
+
+class PathTooLong(CannotListen):
+    """The path is too long for a Unix socket."""
+
+
+class PathTaken(CannotListen):
+    """Something that is not a socket stands where the socket should be."""
+
+
+class FolderNotPrivate(CannotListen):
+    """Other users could replace a socket in this folder."""
+
 
 _TEXT_FRAME = 0x81  # RFC 6455: FIN with opcode 1; a server's frames are not masked, so they are the same for every client
 

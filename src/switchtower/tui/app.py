@@ -25,10 +25,10 @@ from switchtower.protocols.push import extension_messages
 from switchtower.tui import controller, feed, preferences
 from switchtower.tui.screens import approvals, viewer
 from switchtower.tui.screens import main as screens_main
-from switchtower.tui.state import session_rows, slash
-from switchtower.tui.state.inbox import ApprovalInbox
+from switchtower.tui.state import input, session_rows
 from switchtower.tui.state.input import InputHistory
 from switchtower.tui.state.session import SessionDraft, SessionModel
+from switchtower.tui.state.session_rows import ApprovalInbox
 from switchtower.tui.widgets.composer import Composer
 from switchtower.tui.widgets.lines import TopLine
 from switchtower.tui.widgets.session_list import SessionList
@@ -308,11 +308,11 @@ class TowerApp(App[int]):
         return not (action == "new" and len(self.screen_stack) > 1)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        for command in slash.COMMANDS:
+        for command in input.COMMANDS:
             yield SystemCommand(f"/{command.name}", command.about, self._make_command_runner(command))
 
-    def _make_command_runner(self, command: slash.SlashCommand) -> Callable[[], None]:
-        return lambda: self.sender.commands.run(slash.SlashInput(command, ""))
+    def _make_command_runner(self, command: input.SlashCommand) -> Callable[[], None]:
+        return lambda: self.sender.commands.run(input.SlashInput(command, ""))
 
 
 def run_app(settings: config.Settings, *, session_id: str | None = None, workspace: str | None = None) -> int:

@@ -17,13 +17,13 @@ from rich.text import Text
 from switchtower import config
 from switchtower.client import discovery, errors, workspace
 from switchtower.config import POLICIES
-from switchtower.presentation import safe_text, session_details, transcript_blocks
+from switchtower.presentation import safe_text, session_details, transcript
 from switchtower.protocols.push import extension_messages
 from switchtower.tui import preferences
 from switchtower.tui.paint import palette
 from switchtower.tui.screens.dialogs import Choice, ConfirmScreen, PickerScreen, TextPromptScreen
 from switchtower.tui.screens.viewer import TextViewerScreen
-from switchtower.tui.state import session_rows, slash
+from switchtower.tui.state import input, session_rows
 
 if TYPE_CHECKING:
     from switchtower.tui.app import TowerApp
@@ -36,10 +36,10 @@ _TIMEOUT_S = 300.0
 def parse_export_request(text: str) -> tuple[str, str]:
     """Parses the format and the file; the user may name either, both or none."""
     first, _, rest = text.strip().partition(" ")
-    if first in slash.FORMATS:
+    if first in input.FORMATS:
         return first, rest.strip()
     by_suffix = {suffix: form for form, suffix in _SUFFIXES.items()}
-    return by_suffix.get(Path(text).suffix.lower(), slash.FORMATS[0]), text.strip()
+    return by_suffix.get(Path(text).suffix.lower(), input.FORMATS[0]), text.strip()
 
 
 def find_free_path(root: str, session_id: str, form: str) -> Path:
@@ -112,19 +112,19 @@ class SlashCommandRunner:
             "export": self._export,
         }
 
-    def run(self, slash_input: slash.SlashInput) -> None:
+    def run(self, slash_input: input.SlashInput) -> None:
         if (plain := self._sync_handlers.get(slash_input.command.name)) is not None:
             plain(slash_input.rest)
         else:
             self._app.run_in_background(self._async_handlers[slash_input.command.name](slash_input.rest))
 
-    def list_values(self, command: str) -> Sequence[slash.SlashOption]:
+    def list_values(self, command: str) -> Sequence[input.SlashOption]:
         """Returns the arguments that can be offered for a command, as far as they are known now."""
         match command:
             case "model" | "provider":
-                return [slash.SlashOption(one.name, _describe_model(one)) for one in self._app.models if one.usable]
+                return [input.SlashOption(one.name, _describe_model(one)) for one in self._app.models if one.usable]
             case "session":
-                return [slash.SlashOption(row.name, row.state_label) for row in self._app.rows]
+                return [input.SlashOption(row.name, row.state_label) for row in self._app.rows]
         return ()
 
     def run_list_action(self, what: str, session_id: str | None) -> None:
@@ -284,7 +284,7 @@ class SlashCommandRunner:
             await self._configure(policy=cast(Any, chosen))
 
     async def _thinking(self, wanted: str) -> None:
-        chosen = await self._choose_value("How long shall it think?", [Choice(name, name) for name in slash.THINKING], wanted)
+        chosen = await self._choose_value("How long shall it think?", [Choice(name, name) for name in input.THINKING], wanted)
         if chosen is not None:
             await self._configure(thinking=cast(Any, chosen))
 
@@ -357,9 +357,7 @@ class SlashCommandRunner:
     def _copy(self) -> None:
         conversation = self._app.session
         answers = (
-            [one for one in conversation.transcript.blocks if isinstance(one, transcript_blocks.AnswerBlock)]
-            if conversation
-            else []
+            [one for one in conversation.transcript.blocks if isinstance(one, transcript.AnswerBlock)] if conversation else []
         )
         if not answers:
             self._app.show_notice("there is no answer yet")

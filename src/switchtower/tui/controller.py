@@ -18,9 +18,9 @@ from switchtower.tui.commands import SlashCommandRunner
 from switchtower.tui.feed import Link
 from switchtower.tui.screens import approvals, dialogs
 from switchtower.tui.screens.approvals import InboxScreen
-from switchtower.tui.state import session, session_rows, slash
-from switchtower.tui.state.inbox import InboxItem
+from switchtower.tui.state import input, session, session_rows
 from switchtower.tui.state.session import SessionDraft, SessionModel
+from switchtower.tui.state.session_rows import InboxItem
 from switchtower.tui.widgets.lines import StatusLine, TopLine
 
 if TYPE_CHECKING:
@@ -354,7 +354,7 @@ class SessionOpener:
             templates = await app.feed.list_templates(root)
             app.models = app.models or await app.feed.list_models()
             if root == app.root:
-                app.main.composer.templates = [slash.SlashOption(one.name, one.description) for one in templates]
+                app.main.composer.templates = [input.SlashOption(one.name, one.description) for one in templates]
 
 
 class MessageSender:
@@ -367,12 +367,12 @@ class MessageSender:
     def submit(self, text: str) -> None:
         app = self._app
         preferences.save_history(app.settings, app.history.entries)
-        match slash.parse_slash(text, [option.text for option in app.main.composer.templates]):
+        match input.parse_slash(text, [option.text for option in app.main.composer.templates]):
             case None:
                 app.run_in_background(self._send(text.removeprefix("/") if text.startswith("//") else text))
-            case slash.SlashInput() as typed:
+            case input.SlashInput() as typed:
                 self.commands.run(typed)
-            case slash.UnknownSlashCommand(name, suggestion):
+            case input.UnknownSlashCommand(name, suggestion):
                 meant = f"did you mean `/{suggestion}`?" if suggestion else "see `/help`"
                 app.notify(f"`/{safe_text.to_safe_line(name)}` is no command; hint: {meant}", severity="warning", markup=False)
                 app.main.composer.set_text(text)

@@ -15,7 +15,7 @@ from switchtower.client.client import DaemonClient
 from switchtower.client.frames import PushEvent
 from switchtower.client.subscription import SessionSubscription
 from switchtower.protocols.push import messages
-from switchtower.tui.state import inbox, session_rows
+from switchtower.tui.state import session_rows
 
 PAGE_SIZE = 1_500
 """The number of events read at once, at the end and when the user scrolls back."""
@@ -124,7 +124,9 @@ _RECENT_EVENTS = 200
 """The number of events read in the first attempt; the request is among the last events of a waiting session."""
 
 
-async def list_pending(client: DaemonClient, known: node_names.NodeNames = node_names.NO_NODES) -> list[inbox.InboxItem] | None:
+async def list_pending(
+    client: DaemonClient, known: node_names.NodeNames = node_names.NO_NODES
+) -> list[session_rows.InboxItem] | None:
     """Returns None when the daemon has no such list or refuses it to this client."""
     if not client.supports("inbox"):
         return None
@@ -133,7 +135,7 @@ async def list_pending(client: DaemonClient, known: node_names.NodeNames = node_
     except errors.RequestFailed:
         return None
     return [
-        inbox.InboxItem(
+        session_rows.InboxItem(
             one.sessionId,
             one.runId,
             one.approval,
@@ -144,7 +146,7 @@ async def list_pending(client: DaemonClient, known: node_names.NodeNames = node_
     ]
 
 
-async def find_pending(client: DaemonClient, row: session_rows.SessionListRow) -> list[inbox.InboxItem]:
+async def find_pending(client: DaemonClient, row: session_rows.SessionListRow) -> list[session_rows.InboxItem]:
     """Finds what a waiting session is waiting for. It adds nothing to the session's sequence: reading leaves no trace."""
     most = _RECENT_EVENTS
     while True:
@@ -158,8 +160,10 @@ async def find_pending(client: DaemonClient, row: session_rows.SessionListRow) -
         most *= 8
 
 
-async def _read_events(client: DaemonClient, row: session_rows.SessionListRow, *, after: int, upto: int) -> list[inbox.InboxItem]:
-    seen = inbox.ApprovalInbox()
+async def _read_events(
+    client: DaemonClient, row: session_rows.SessionListRow, *, after: int, upto: int
+) -> list[session_rows.InboxItem]:
+    seen = session_rows.ApprovalInbox()
     session = client.subscribe(row.session_id, last_seen_seq=after)
     if after >= upto:
         return []

@@ -12,13 +12,13 @@ from contextlib import suppress
 from typing import Any, Literal, Protocol, TypeVar
 
 from switchtower import config
-from switchtower.client import dialogs, discovery, errors, node_names
+from switchtower.client import discovery, errors, frames, node_names
 from switchtower.client.client import DaemonClient
 from switchtower.client.frames import PushEvent
 from switchtower.presentation import approval_text
 from switchtower.protocols.push import extension_messages, listing_messages, messages
 from switchtower.tui import event_reader
-from switchtower.tui.state import inbox, session_rows
+from switchtower.tui.state import session_rows
 
 MOST_QUEUED = 64 * 1024
 
@@ -66,7 +66,7 @@ class FeedListener(Protocol):
 
     def on_sessions_listed(self, rows: list[session_rows.SessionListRow]) -> None: ...
 
-    def on_approvals_listed(self, pending: list[inbox.InboxItem], sessions: set[str] | None) -> None:
+    def on_approvals_listed(self, pending: list[session_rows.InboxItem], sessions: set[str] | None) -> None:
         """`sessions` are the sessions that `pending` covers; None means all."""
 
     def on_session_info(self, about: extension_messages.SessionInfo) -> None:
@@ -276,7 +276,7 @@ class DaemonFeed:
     async def cancel_run(self, session_id: str, *, force: bool = False) -> None:
         await (await self.get_client()).cancel_run(session_id, force=force)
 
-    async def decide_approval(self, pending: inbox.InboxItem, decision: approval_text.ApprovalChoice) -> None:
+    async def decide_approval(self, pending: session_rows.InboxItem, decision: approval_text.ApprovalChoice) -> None:
         client = await self.get_client()
         await client.decide_approval(
             pending.session_id,
@@ -291,7 +291,7 @@ class DaemonFeed:
     async def answer_dialog(self, session_id: str, dialog_id: str, reply: Mapping[str, Any]) -> None:
         await (await self.get_client()).answer_dialog(session_id, dialog_id, **reply)
 
-    async def list_open_dialogs(self, session_id: str) -> list[dialogs.PushDialog]:
+    async def list_open_dialogs(self, session_id: str) -> list[frames.PushDialog]:
         return await (await self.get_client()).list_open_dialogs(session_id)
 
     async def configure(self, session_id: str, **changes: Any) -> None:

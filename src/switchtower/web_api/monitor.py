@@ -18,7 +18,7 @@ from switchtower.core import errors, events
 from switchtower.runtime import runtime
 from switchtower.runtime.runtime import Runtime
 from switchtower.stores.sqlite import inspection
-from switchtower.stores.sqlite.audit import SqliteAudit
+from switchtower.stores.sqlite.inspection import SqliteAudit
 from switchtower.telemetry import prometheus as shown
 from switchtower.telemetry.metrics import BUCKETS, Metrics
 from switchtower.transports.stream import Receiver

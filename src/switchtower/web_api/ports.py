@@ -10,7 +10,7 @@ from switchtower.core import events, roles
 from switchtower.core.ports import journal, registry, session_service
 from switchtower.protocols.relay import messages
 from switchtower.transports.stream import ConnectionOrigin
-from switchtower.web_api.endpoints import page_files
+from switchtower.web_api.endpoints import pages
 from switchtower.web_api.responses import HttpError
 
 FindRun = Callable[[ConnectionOrigin], str | None]
@@ -141,7 +141,7 @@ class PushSubscriptionsPort(Protocol):
 class OptionalEndpoints(Struct, frozen=True, kw_only=True):
     """The endpoints of the port beyond relay's own; each may be missing."""
 
-    page: page_files.PageFiles | None = None
+    page: pages.PageFiles | None = None
     """The page, which is served at all paths that are not endpoints."""
     monitor: MonitorPort | None = None
     decisions: journal.Audit | None = None

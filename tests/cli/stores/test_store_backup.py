@@ -15,7 +15,7 @@ from switchtower.stores.postgres import database
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.transfer import postgres, transfer
-from switchtower.testing.entries import make_card, make_warning
+from switchtower.testing.session_driver import make_card, make_warning
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
+from switchtower.engines.agent.prompts.system_prompt import PromptCatalog
 
 _OPENING = re.compile(r'^<([a-z-]+)((?: [a-z]+="(?:[^"\\]|\\.)*")*) mark="([0-9a-f]{16})">$', re.MULTILINE)
 _ATTRIBUTE = re.compile(r' ([a-z]+)="((?:[^"\\]|\\.)*)"')

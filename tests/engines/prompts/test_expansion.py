@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from switchtower.engines.agent.prompts import expansion
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
+from switchtower.engines.agent.prompts.system_prompt import PromptCatalog
 
 Put = Callable[[Path, str], None]
 BlocksOf = Callable[[str], list[Any]]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from switchtower.engines.agent.prompts import files
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
+from switchtower.engines.agent.prompts.system_prompt import PromptCatalog
 
 BlocksOf = Callable[[str], list[Any]]
 MARK = re.compile(r'mark="([0-9a-f]{16})"')

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from switchtower.engines.agent.prompts import expansion, files
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
+from switchtower.engines.agent.prompts.system_prompt import PromptCatalog
 
 BlocksOf = Callable[[str], list[Any]]
 

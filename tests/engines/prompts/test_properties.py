@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchtower.engines.agent.prompts import expansion, files, templates
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
+from switchtower.engines.agent.prompts.system_prompt import PromptCatalog
 
 anything = st.text(st.characters(codec=None))
 SPECIAL = ("@", "/", ".", "..", '"', "'", ":", "1", "-", "9", " ", "\n", "\0", "~", "$1", "$", "\\", "é", "\ud800", "(", ")", ",")

@@ -10,7 +10,7 @@ import pytest
 
 from switchtower.core import events
 from switchtower.engines.agent.prompts import system_prompt
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
+from switchtower.engines.agent.prompts.system_prompt import PromptCatalog
 
 Put = Callable[[Path, str], None]
 BlocksOf = Callable[[str], list[Any]]

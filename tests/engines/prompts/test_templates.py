@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from switchtower.engines.agent.prompts import files, templates
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
+from switchtower.engines.agent.prompts.system_prompt import PromptCatalog
 
 Put = Callable[[Path, str], None]
 

@@ -10,7 +10,7 @@ from tests.runtime.parts import KEEP_ALL, RecordingSubscriber
 
 from switchtower.core import commands, errors, events, redact
 from switchtower.core.ports import journal, session_service
-from switchtower.core.rules import terminals
+from switchtower.core.rules import user_actions
 from switchtower.engines.pty.engine import TerminalEngine
 from switchtower.runtime.runtime import Runtime
 from switchtower.testing.host_services import StubHostServices
@@ -56,7 +56,7 @@ class PtyHarness:
             sandbox="local",
             workspace=events.Workspace(root=str(self.folder)),
             attach_token_sha256="0" * 64,
-            program=terminals.make_program(argv, tool=tool, **options),
+            program=user_actions.make_program(argv, tool=tool, **options),
         )
         await self.ask(start)
         return self.watch(session_id)

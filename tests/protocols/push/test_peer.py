@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from switchtower.core import commands, errors, events
-from switchtower.core.ports import host_services, journal, session_service
+from switchtower.core.ports import host_services as ports_host_services
+from switchtower.core.ports import journal, session_service
 from switchtower.core.roles import Access
 from switchtower.core.session import Session
 from switchtower.protocols.push.connection import MAX_PENDING_REQUESTS, PushConnection
@@ -63,7 +64,7 @@ class FailingSessionService:
         raise self._failure
 
     @property
-    def host_services(self) -> host_services.HostServices:
+    def host_services(self) -> ports_host_services.HostServices:
         raise self._failure
 
     async def get_session(self, session_id: str) -> Session:

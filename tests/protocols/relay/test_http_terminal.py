@@ -9,7 +9,7 @@ from tests.protocols.relay.http_parts import WebApiHarness, make_success, open_s
 
 from switchtower.core import events
 from switchtower.core.ports import engine, journal, session_service
-from switchtower.web_api.endpoints import terminal_stream
+from switchtower.web_api.endpoints import local_runs
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_the_stream_of_a_run_that_has_ended_ends_wherever_it_begins(web_ap
     await web_api_harness.local.get(f"/runs/{run_id}/fs/list")
     await web_api_harness.wait_for_events(run_id, events.RemoteCallFinished)
     for after_seq in range((await web_api_harness.runtime.get_session(run_id)).seq + 1):
-        following = terminal_stream.TerminalSubscriber()
+        following = local_runs.TerminalSubscriber()
         attached: asyncio.Future[session_service.Attachment] = asyncio.get_running_loop().create_future()
         web_api_harness.runtime.attach(run_id, after_seq, following, admit=lambda _: None, done=attached.set_result)  # type: ignore[arg-type]
         following.start(await attached)
@@ -214,8 +214,8 @@ async def test_who_falls_behind_what_is_kept_goes_on_from_the_screen() -> None:
     async with open_stage(retention=journal.Retention(10, 0)) as stage:
         talker = TalkingEngine()
         run_id = await stage.start_run(talker.work)
-        following = await terminal_stream.follow_terminal(stage.runtime, run_id, terminal_stream.START)
-        answer = terminal_stream.TerminalOutputResponse(stage.runtime, run_id, following)
+        following = await local_runs.follow_terminal(stage.runtime, run_id, local_runs.START)
+        answer = local_runs.TerminalOutputResponse(stage.runtime, run_id, following)
         sent: list[bytes] = []
         taken = asyncio.Event()
 

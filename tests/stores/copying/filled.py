@@ -18,9 +18,8 @@ from switchtower.stores.sqlite.registry import SqliteRegistry
 from switchtower.stores.transfer import ports
 from switchtower.stores.transfer.postgres import PostgresSource
 from switchtower.stores.transfer.sqlite import SqliteSource
-from switchtower.testing.entries import NOON, make_delta, make_deltas, make_receipt, make_warning
-from switchtower.testing.entries import make_card as make_stored_card
-from switchtower.testing.session_driver import SessionDriver
+from switchtower.testing.session_driver import NOON, SessionDriver, make_delta, make_deltas, make_receipt, make_warning
+from switchtower.testing.session_driver import make_card as make_stored_card
 
 SECRETS = {ports.OWNER_TOKEN: b"owner's", ports.JWT_SECRET: b"0123456789abcdef"}
 

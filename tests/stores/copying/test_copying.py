@@ -18,8 +18,8 @@ from switchtower.stores.sqlite.journal import SqliteJournal
 from switchtower.stores.transfer import ports, postgres, sqlite, transfer
 from switchtower.stores.transfer.sqlite import SqliteTarget
 from switchtower.stores.verification import StoreUnreadable
-from switchtower.testing.entries import NOON, make_card, make_deltas, make_receipt, make_warning
 from switchtower.testing.postgres_server import PostgresServer
+from switchtower.testing.session_driver import NOON, make_card, make_deltas, make_receipt, make_warning
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from switchtower.core.ports import cluster, journal, registry
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.registry import PostgresRegistry
-from switchtower.testing.entries import (
+from switchtower.testing.postgres_server import PostgresServer
+from switchtower.testing.session_driver import (
     NOON,
     make_append,
     make_card,
@@ -24,7 +25,6 @@ from switchtower.testing.entries import (
     make_warning,
     read_seqs,
 )
-from switchtower.testing.postgres_server import PostgresServer
 
 
 @pytest.fixture

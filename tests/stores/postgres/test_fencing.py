@@ -10,7 +10,7 @@ from switchtower.core import errors, events
 from switchtower.core.ports import cluster, journal
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
-from switchtower.testing.entries import NOON, make_append, make_card, make_delta, make_receipt, read_seqs
+from switchtower.testing.session_driver import NOON, make_append, make_card, make_delta, make_receipt, read_seqs
 
 
 class FencedNodes:

@@ -17,7 +17,7 @@ from switchtower.core.ports import journal
 from switchtower.stores.postgres import database
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
-from switchtower.testing.entries import (
+from switchtower.testing.session_driver import (
     NOON,
     make_append,
     make_card,

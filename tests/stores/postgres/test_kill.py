@@ -8,8 +8,8 @@ from tests.stores.postgres.conftest import make_database
 from switchtower.core import errors
 from switchtower.core.ports import journal
 from switchtower.stores.postgres.journal import PostgresJournal
-from switchtower.testing.entries import NOON, make_card, make_delta, make_receipt
 from switchtower.testing.postgres_server import PostgresServer
+from switchtower.testing.session_driver import NOON, make_card, make_delta, make_receipt
 
 ROUNDS = 5
 

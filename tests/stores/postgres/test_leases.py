@@ -10,7 +10,7 @@ from switchtower.core.ports import journal
 from switchtower.stores.postgres import database
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
-from switchtower.testing.entries import make_delta
+from switchtower.testing.session_driver import make_delta
 
 
 class TestPostgresLeases(leases.LeaseContract):

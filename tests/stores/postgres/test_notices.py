@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.stores.postgres.wire import PostgresProxy
 
 from switchtower.core import errors
-from switchtower.stores.postgres import listener
+from switchtower.stores.postgres import pool
 from switchtower.stores.postgres.journal import PostgresJournal
-from switchtower.stores.postgres.listener import HeadsNotice, NotificationListener
-from switchtower.testing.entries import make_append, make_delta, make_deltas
+from switchtower.stores.postgres.pool import HeadsNotice, NotificationListener
 from switchtower.testing.postgres_server import PostgresServer
+from switchtower.testing.session_driver import make_append, make_delta, make_deltas
 
 
 class NotificationCollector:
@@ -145,19 +145,19 @@ def test_a_notice_is_always_short_and_says_what_moved_or_that_anything_may_have(
 ) -> None:
     if any("\ud800" <= sign <= "\udfff" for text in (node_id, *heads) for sign in text):
         return
-    text = listener.encode_notice(node_id, heads)
+    text = pool.encode_notice(node_id, heads)
     assert len(text.encode()) < 8_000
     assert "\0" not in text
-    assert listener.decode_notice(text) in (HeadsNotice(node_id, heads), HeadsNotice(node_id, None))
+    assert pool.decode_notice(text) in (HeadsNotice(node_id, heads), HeadsNotice(node_id, None))
 
 
 @given(payload=st.text())
 def test_a_notice_that_cannot_be_read_says_that_anything_may_have_moved(payload: str) -> None:
-    moved = listener.decode_notice(payload)
+    moved = pool.decode_notice(payload)
     assert moved.heads is None or isinstance(moved.heads, dict)
 
 
 @pytest.mark.parametrize("payload", ['{"node_id":"node_a","heads":{"sess_a":7}}', '{"node_id":"node_a","heads":{"sess_a":[7]}}'])
 def test_a_notice_that_does_not_say_from_where_says_that_anything_may_have_moved(payload: str) -> None:
     """So nodes of the version before wrote them."""
-    assert listener.decode_notice(payload).heads is None
+    assert pool.decode_notice(payload).heads is None

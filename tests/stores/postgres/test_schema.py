@@ -11,12 +11,12 @@ from switchtower.stores.postgres import database
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.postgres.registry import PostgresRegistry
-from switchtower.testing.entries import make_append, make_delta, read_seqs
+from switchtower.testing.session_driver import make_append, make_delta, read_seqs
 
 OPENER = """
 import asyncio, sys
 from switchtower.stores.postgres.journal import PostgresJournal
-from switchtower.testing.entries import make_append as addition, make_delta as delta
+from switchtower.testing.session_driver import make_append as addition, make_delta as delta
 
 async def main():
     store = PostgresJournal(sys.argv[1])

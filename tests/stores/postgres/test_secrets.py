@@ -7,7 +7,7 @@ import secrets
 import pytest
 
 from switchtower.core import errors
-from switchtower.stores.postgres.secrets import PostgresSecrets
+from switchtower.stores.postgres.registry import PostgresSecrets
 
 
 async def test_of_nodes_that_make_one_at_once_the_first_one_s_is_everybody_s(dsn: str) -> None:

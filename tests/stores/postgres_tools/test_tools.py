@@ -14,15 +14,14 @@ from switchtower.stores import verification
 from switchtower.stores.postgres import database
 from switchtower.stores.postgres import inspection as postgres_inspection
 from switchtower.stores.postgres import verification as postgres_verification
-from switchtower.stores.postgres.audit import PostgresAudit
-from switchtower.stores.postgres.inspection import PostgresCounts
+from switchtower.stores.postgres.inspection import PostgresAudit, PostgresCounts
 from switchtower.stores.postgres.journal import PostgresJournal
 from switchtower.stores.postgres.leases import PostgresLeases
 from switchtower.stores.sqlite import inspection
-from switchtower.stores.sqlite.audit import SqliteAudit
+from switchtower.stores.sqlite.inspection import SqliteAudit
 from switchtower.stores.sqlite.journal import SqliteJournal
 from switchtower.stores.verification import JournalStats
-from switchtower.testing.entries import NOON, make_card, make_warning
+from switchtower.testing.session_driver import NOON, make_card, make_warning
 
 NOWHERE = "postgresql://ann:secret@127.0.0.1:1/x"
 OWNER = events.Actor(name="owner", via="cli")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from switchtower.tools.files import output_files
+from switchtower.tools.files import files
 
 
 def keep_output(root: Path, call_id: str, content: bytes = b"all of it") -> str | None:
-    file = output_files.OutputFile(str(root), call_id)
+    file = files.OutputFile(str(root), call_id)
     try:
         if file.descriptor is not None:
             os.write(file.descriptor, content)
@@ -20,7 +20,7 @@ def keep_output(root: Path, call_id: str, content: bytes = b"all of it") -> str 
 
 
 def list_names(root: Path) -> list[str]:
-    return sorted(entry.name for entry in (root / output_files.FOLDER).iterdir())
+    return sorted(entry.name for entry in (root / files.FOLDER).iterdir())
 
 
 def test_an_output_that_is_kept_has_a_name_and_its_content(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_an_output_that_is_kept_has_a_name_and_its_content(tmp_path: Path) -> No
 
 
 def test_an_output_that_is_not_kept_leaves_no_trace(tmp_path: Path) -> None:
-    file = output_files.OutputFile(str(tmp_path), "call_1")
+    file = files.OutputFile(str(tmp_path), "call_1")
     assert file.descriptor is not None
     os.write(file.descriptor, b"x")
     file.close()
@@ -125,8 +125,8 @@ def test_the_note_says_where_the_rest_is() -> None:
     text = "head\n[… 100 bytes left out …]\ntail"
 
     assert (
-        output_files.add_output_path(text, 300, 300, 200, "x.txt")
+        files.add_output_path(text, 300, 300, 200, "x.txt")
         == "head\n[… 100 bytes left out; the whole output is in `x.txt` …]\ntail"
     )
-    assert "; its first 250 bytes are in `x.txt` …]" in output_files.add_output_path(text, 300, 250, 200, "x.txt")
-    assert output_files.add_output_path(text, 300, 0, 200, None) == text
+    assert "; its first 250 bytes are in `x.txt` …]" in files.add_output_path(text, 300, 250, 200, "x.txt")
+    assert files.add_output_path(text, 300, 0, 200, None) == text

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.tools.git.git_world import GitSandbox, isolate_git_configuration
 
-from switchtower.tools import outcome, previews, registry
+from switchtower.tools import outcome, registry
 from switchtower.tools.git import tools
 from switchtower.tools.processes import orphans
 from switchtower.tools.sandboxes import sandbox
@@ -32,7 +32,7 @@ async def commit(root: Path, message: str = "ours", **args: Any) -> outcome.Tool
 
 
 async def preview(root: Path, **args: Any) -> dict[str, object]:
-    return await previews.make_preview("git_commit", {"message": "ours", **args}, make_context(root))
+    return await registry.make_preview("git_commit", {"message": "ours", **args}, make_context(root))
 
 
 def write_hook(git_sandbox: GitSandbox, name: str, script: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchtower.core import redact
-from switchtower.tools.mcp import config, config_files
+from switchtower.tools.mcp import config
 
 VARIABLES = {"HOME": "/home/me", "GITHUB_TOKEN": "ghp_abcdefghijklmnopqrst", "EMPTY": ""}
 
@@ -22,12 +22,12 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
-def find(workspace: Path, servers: Any, user_file: Path | None = None) -> config_files.FoundServers:
+def find(workspace: Path, servers: Any, user_file: Path | None = None) -> config.FoundServers:
     (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    return config_files.find_servers(str(workspace), user_file, VARIABLES)
+    return config.find_servers(str(workspace), user_file, VARIABLES)
 
 
-def get_only(found: config_files.FoundServers) -> config.ServerConfig:
+def get_only(found: config.FoundServers) -> config.ServerConfig:
     assert found.problems == ()
     (server,) = found.servers
     return server
@@ -55,10 +55,10 @@ def test_what_a_session_brings_along_joins_the_files_and_says_where_it_is_from(w
     (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {"command": "t"}, "same": {"command": "t"}}}))
 
     def found(*, trusted: bool) -> tuple[dict[str, tuple[str, bool]], tuple[str, ...]]:
-        handed = config_files.SessionServers(
+        handed = config.SessionServers(
             {"new": {"command": "p"}, "both": {"command": "p"}, "same": {"command": "p"}}, "p.toml", trusted=trusted
         )
-        found = config_files.find_servers(str(workspace), own, VARIABLES, handed)
+        found = config.find_servers(str(workspace), own, VARIABLES, handed)
         assert all(isinstance(server.target, config.ServerProgram) for server in found.servers)
         assert {server.shown["file"] for server in found.servers if server.name == "new"} == {"p.toml"}
         return {server.name: (server.shown["command"], server.trusted) for server in found.servers}, found.problems
@@ -84,10 +84,10 @@ def test_what_a_session_brings_along_joins_the_files_and_says_where_it_is_from(w
 
 
 def test_a_bad_server_that_a_session_brings_along_is_left_out_with_the_reason(workspace: Path) -> None:
-    handed = config_files.SessionServers(
+    handed = config.SessionServers(
         {"good": {"command": "x"}, "bad": {"command": "${NOT_SET}"}, "odd": {"args": 5}}, "p.toml", trusted=True
     )
-    found = config_files.find_servers(str(workspace), None, VARIABLES, handed)
+    found = config.find_servers(str(workspace), None, VARIABLES, handed)
     assert [server.name for server in found.servers] == ["good"]
     assert len(found.problems) == 2
     assert all("in `p.toml` was left out" in problem for problem in found.problems)
@@ -187,7 +187,7 @@ def test_a_name_that_cannot_be_printed_is_reported(workspace: Path, name: str) -
 )
 def test_a_file_that_cannot_be_used_is_reported_once(workspace: Path, content: bytes) -> None:
     (workspace / ".mcp.json").write_bytes(content)
-    found = config_files.find_servers(str(workspace), None, {})
+    found = config.find_servers(str(workspace), None, {})
     assert found.servers == ()
     (problem,) = found.problems
     assert problem.startswith("`.mcp.json` cannot be used: ")
@@ -196,17 +196,17 @@ def test_a_file_that_cannot_be_used_is_reported_once(workspace: Path, content: b
 @pytest.mark.parametrize("content", [b"{}", b"\xef\xbb\xbf{}", b'{"mcpServers": {}, "other": 1}'])
 def test_a_file_without_servers_is_no_problem(workspace: Path, content: bytes) -> None:
     (workspace / ".mcp.json").write_bytes(content)
-    assert config_files.find_servers(str(workspace), None, {}) == config_files.FoundServers()
+    assert config.find_servers(str(workspace), None, {}) == config.FoundServers()
 
 
 def test_missing_files_are_no_problem(workspace: Path) -> None:
-    assert config_files.find_servers(str(workspace), workspace / "none.json", {}) == config_files.FoundServers()
+    assert config.find_servers(str(workspace), workspace / "none.json", {}) == config.FoundServers()
 
 
 def test_a_link_out_of_the_workspace_is_not_followed(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "outside.json").write_text('{"mcpServers": {"it": {"command": "x"}}}')
     (workspace / ".mcp.json").symlink_to(tmp_path / "outside.json")
-    found = config_files.find_servers(str(workspace), None, {})
+    found = config.find_servers(str(workspace), None, {})
     assert found.servers == ()
     assert "link out of the workspace" in found.problems[0]
 
@@ -215,7 +215,7 @@ def test_a_link_out_of_the_workspace_is_not_followed(workspace: Path, tmp_path: 
 def test_a_pipe_in_place_of_a_file_does_not_hang(workspace: Path, own: bool) -> None:
     pipe = workspace / ("mcp.json" if own else ".mcp.json")
     os.mkfifo(pipe)
-    found = config_files.find_servers(str(workspace), pipe if own else None, {})
+    found = config.find_servers(str(workspace), pipe if own else None, {})
     assert "not a regular file" in found.problems[0]
 
 
@@ -229,7 +229,7 @@ def test_the_users_own_servers_are_trusted_and_win(workspace: Path, tmp_path: Pa
 
 
 def test_a_disabled_server_is_not_there(workspace: Path) -> None:
-    assert find(workspace, {"off": {"command": "${NOT_SET}", "disabled": True}}) == config_files.FoundServers()
+    assert find(workspace, {"off": {"command": "${NOT_SET}", "disabled": True}}) == config.FoundServers()
 
 
 def test_there_can_be_so_many_servers_and_no_more(workspace: Path) -> None:
@@ -241,7 +241,7 @@ def test_there_can_be_so_many_servers_and_no_more(workspace: Path) -> None:
 def test_a_short_file_cannot_grow_without_bound(workspace: Path) -> None:
     long = {"LONG": "x" * 10_000}
     (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"it": {"command": "x", "args": ["${LONG}" * 30_000]}}}))
-    found = config_files.find_servers(str(workspace), None, long)
+    found = config.find_servers(str(workspace), None, long)
     assert "longer than 65536 characters" in found.problems[0]
 
 
@@ -296,7 +296,7 @@ def test_an_approval_holds_for_nothing_else(workspace: Path, one: dict[str, Any]
 
 def test_an_approval_does_not_hold_when_a_variable_has_another_value(workspace: Path) -> None:
     (workspace / ".mcp.json").write_text('{"mcpServers": {"it": {"command": "x", "args": ["${A}"]}}}')
-    one, other = (get_only(config_files.find_servers(str(workspace), None, {"A": value})) for value in ("1", "2"))
+    one, other = (get_only(config.find_servers(str(workspace), None, {"A": value})) for value in ("1", "2"))
     assert one.shown == other.shown
     assert one.subject != other.subject
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchtower.tools.mcp import pipes, process, tool_list, tools
+from switchtower.tools.mcp import process, tool_list, tools
 
 
 @given(st.lists(st.tuples(st.text(max_size=80), st.text(max_size=80)), max_size=40))
@@ -41,8 +41,8 @@ def test_a_plain_name_stays_plain_and_a_taken_one_is_told_apart() -> None:
 )
 def test_lines_are_the_same_however_they_arrive(runs: list[tuple[bytes, int]], cuts: list[int]) -> None:
     stream = b"\n".join(byte * count for byte, count in runs) + b"\n"
-    whole = pipes.LineBuffer(10_000).feed(stream)
-    pieces = pipes.LineBuffer(10_000)
+    whole = process.LineBuffer(10_000).feed(stream)
+    pieces = process.LineBuffer(10_000)
     edges = [0, *sorted(cuts), len(stream)]
     arrived = [line for start, end in pairwise(edges) for line in pieces.feed(stream[start:end])]
     assert [(type(line), bytes(line)) for line in arrived] == [(type(line), bytes(line)) for line in whole]
@@ -50,16 +50,16 @@ def test_lines_are_the_same_however_they_arrive(runs: list[tuple[bytes, int]], c
 
 
 def test_of_a_line_that_is_too_long_both_ends_are_kept() -> None:
-    lines = pipes.LineBuffer(100_000)
+    lines = process.LineBuffer(100_000)
     found = []
     for chunk in (b"short\n{front", *[b"x" * 60_000] * 20, b"behind}\nnext\n"):
         found += lines.feed(chunk)
     short, long, following = found
     assert (short, following) == (b"short", b"next")
-    assert isinstance(long, pipes.OverlongLine)
+    assert isinstance(long, process.OverlongLine)
     assert long.startswith(b"{front")
     assert long.endswith(b"behind}")
-    assert len(long) == 2 * pipes.KEEP_OF_LONG
+    assert len(long) == 2 * process.KEEP_OF_LONG
 
 
 def test_no_entry_can_pretend_to_be_of_another_daemon() -> None:

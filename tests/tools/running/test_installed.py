@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from switchtower.tools.processes import command_environment
+from switchtower.tools.processes import marks
 
 
 def write_program(path: Path) -> str:
@@ -24,7 +24,7 @@ def test_a_program_of_the_current_folder_is_passed_over(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", search_path.format(bin=tmp_path / "bin"))
 
-    assert command_environment.find_program("tool") == real
+    assert marks.find_program("tool") == real
 
 
 @pytest.mark.parametrize("search_path", ["", ".", "{empty}"])
@@ -35,4 +35,4 @@ def test_a_program_that_is_nowhere_else_is_not_installed(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", search_path.format(empty=tmp_path / "empty"))
 
-    assert command_environment.find_program("tool") is None
+    assert marks.find_program("tool") is None

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from tests.tools.running.watching import PidReports, find_processes_with, is_alive, open_descriptors
 
-from switchtower.tools.processes import command_environment, commands, orphans
+from switchtower.tools.processes import commands, marks, orphans
 from switchtower.tools.sandboxes import launch
 
 TIMEOUT = 60
@@ -85,12 +85,12 @@ async def test_commands_do_not_see_keys_unless_somebody_says_so(
     monkeypatch.setenv("PLAIN", "plain")
     command = ["sh", "-c", "echo $SOME_API_KEY,$MODELS_WAY_IN,$PLAIN"]
     try:
-        command_environment.configure(secret_variables=["MODELS_WAY_IN"])
+        marks.configure(secret_variables=["MODELS_WAY_IN"])
         assert (await run(command, tmp_path, run_id)).output == ",,plain\n"
-        command_environment.configure(secret_variables=["MODELS_WAY_IN"], allowed=["SOME_API_KEY"])
+        marks.configure(secret_variables=["MODELS_WAY_IN"], allowed=["SOME_API_KEY"])
         assert (await run(command, tmp_path, run_id)).output == "hush,,plain\n"
     finally:
-        command_environment.configure()
+        marks.configure()
 
 
 async def test_a_command_out_of_time_leaves_the_runs_other_processes_alone(tmp_path: Path, run_id: str) -> None:

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 from tests.tools.running.watching import find_processes_with, is_alive
 
-from switchtower.tools.processes import marks, proc, watchdog, watchdog_process
+from switchtower.tools.processes import marks, orphans, proc, watchdog_process
 
 TIMEOUT = 60
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the daemon is a
 
 HOST = """
 import signal, sys
-from switchtower.tools.processes import watchdog
+from switchtower.tools.processes import orphans as watchdog
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 watch = watchdog.Watchdog()
 watch.watch(sys.argv[1], "")
@@ -44,8 +44,8 @@ def run_id() -> Iterator[str]:
 
 
 @pytest.fixture
-def watchdog_client() -> Iterator[watchdog.Watchdog]:
-    watching = watchdog.Watchdog()
+def watchdog_client() -> Iterator[orphans.Watchdog]:
+    watching = orphans.Watchdog()
     yield watching
     watching.close()
 
@@ -86,7 +86,7 @@ def wait_for_end(pid: int) -> None:
             os.close(pidfd)
 
 
-async def test_it_has_nothing_of_the_daemon(run_id: str, watchdog_client: watchdog.Watchdog, tmp_path: Path) -> None:
+async def test_it_has_nothing_of_the_daemon(run_id: str, watchdog_client: orphans.Watchdog, tmp_path: Path) -> None:
     with (tmp_path / "journal").open("w") as journal:
         os.set_inheritable(journal.fileno(), True)
         watchdog_client.watch(run_id, "")
@@ -102,7 +102,7 @@ async def test_it_has_nothing_of_the_daemon(run_id: str, watchdog_client: watchd
     assert (proc.find_session(pid), proc.find_group(pid)) == (pid, pid)
 
 
-def test_no_other_process_can_write_to_it_or_hold_it_open(run_id: str, watchdog_client: watchdog.Watchdog) -> None:
+def test_no_other_process_can_write_to_it_or_hold_it_open(run_id: str, watchdog_client: orphans.Watchdog) -> None:
     watchdog_client.watch(run_id, "")
     with pytest.raises(OSError, match="No such device or address"):
         os.open(f"/proc/{find_watchdog(os.getpid())}/fd/0", os.O_WRONLY)
@@ -151,7 +151,7 @@ def test_a_killed_daemon_takes_its_runs_and_its_watchdog_with_it(host: "subproce
     other.wait()
 
 
-def test_a_killed_watchdog_is_replaced_by_one_that_knows_all_runs(run_id: str, watchdog_client: watchdog.Watchdog) -> None:
+def test_a_killed_watchdog_is_replaced_by_one_that_knows_all_runs(run_id: str, watchdog_client: orphans.Watchdog) -> None:
     second = f"{run_id}-second"
     watchdog_client.watch(run_id, "")
     pid = find_watchdog(os.getpid())
@@ -164,7 +164,7 @@ def test_a_killed_watchdog_is_replaced_by_one_that_knows_all_runs(run_id: str, w
     assert [sleep.wait(TIMEOUT) for sleep in sleeps] == [-signal.SIGKILL] * 2
 
 
-def test_a_watchdog_that_is_stopped_is_replaced_and_kills_nothing(run_id: str, watchdog_client: watchdog.Watchdog) -> None:
+def test_a_watchdog_that_is_stopped_is_replaced_and_kills_nothing(run_id: str, watchdog_client: orphans.Watchdog) -> None:
     watchdog_client.watch(run_id, "")
     pid = find_watchdog(os.getpid())
     os.kill(pid, signal.SIGSTOP)

@@ -14,7 +14,7 @@ import pytest
 
 from switchtower.tools import outcome
 from switchtower.tools.processes import orphans
-from switchtower.tools.search import line_search, tools, workspace_search
+from switchtower.tools.search import line_search, workspace_search
 
 BOTH = ("ripgrep", "python")
 
@@ -50,7 +50,7 @@ def write(root: Path, path: str, content: str | bytes) -> None:
 async def run_search(root: Path, pattern: str, *, seconds: float = 30.0, **args: Any) -> outcome.ToolOutput:
     context = outcome.ToolContext(workspace=str(root), run_id=f"run_{uuid4().hex}")
     try:
-        return await tools.SearchTool(seconds=seconds).execute({"pattern": pattern, **args}, context)
+        return await workspace_search.SearchTool(seconds=seconds).execute({"pattern": pattern, **args}, context)
     except outcome.ToolFailed as failed:
         return outcome.make_failure(failed.type, failed.message)
     finally:
@@ -456,7 +456,7 @@ async def test_a_cancelled_search_leaves_nothing_running(
     monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("without-rg")))
     put(root, b="a" * 5000 + "!\n")
     context = outcome.ToolContext(workspace=str(root), run_id=f"run_{uuid4().hex}")
-    searching = asyncio.create_task(tools.SearchTool().execute({"pattern": r"(a+)+$"}, context))
+    searching = asyncio.create_task(workspace_search.SearchTool().execute({"pattern": r"(a+)+$"}, context))
     while not await asyncio.to_thread(orphans.has_marked_processes, context.run_id):
         assert not searching.done()
 

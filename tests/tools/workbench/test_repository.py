@@ -11,7 +11,7 @@ from tests.tools.git import repositories
 from tests.tools.git.git_world import GitSandbox, isolate_git_configuration
 
 from switchtower.tools import remote_ops
-from switchtower.tools.remote_ops import git
+from switchtower.tools.remote_ops import shell
 
 
 @pytest.fixture
@@ -208,14 +208,14 @@ async def test_a_long_answer_is_cut_at_a_character(git_sandbox: GitSandbox) -> N
     git_sandbox.write("a", "€" * 1_000_000 + "\n")
     cut = await remote_ops.read_git_diff(str(git_sandbox.root))
     assert cut.truncated
-    assert git.OUTPUT_LIMIT - 3 < len(cut.stdout.encode()) <= git.OUTPUT_LIMIT
+    assert shell.OUTPUT_LIMIT - 3 < len(cut.stdout.encode()) <= shell.OUTPUT_LIMIT
     assert "\ufffd" not in cut.stdout
 
     for number in range(6000):
         (git_sandbox.root / f"{number:0100}").touch()
     listed = await remote_ops.read_git_status(str(git_sandbox.root))
     assert listed.truncated
-    assert len(listed.stdout) <= git.OUTPUT_LIMIT + len("## main\n")
+    assert len(listed.stdout) <= shell.OUTPUT_LIMIT + len("## main\n")
 
 
 async def test_names_and_content_that_are_no_text_can_be_told(git_sandbox: GitSandbox) -> None:
@@ -227,7 +227,7 @@ async def test_names_and_content_that_are_no_text_can_be_told(git_sandbox: GitSa
         await remote_ops.read_git_status(str(git_sandbox.root)),
         await remote_ops.read_git_diff(str(git_sandbox.root)),
     ):
-        assert msgspec.json.decode(msgspec.json.encode(result), type=git.GitResult) == result
+        assert msgspec.json.decode(msgspec.json.encode(result), type=shell.GitResult) == result
 
 
 async def test_where_there_is_no_repository_is_told(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.tools.workbench.swapping import swap_repeatedly
 
 from switchtower.tools import remote_ops
 from switchtower.tools.processes import orphans
-from switchtower.tools.remote_ops import search
+from switchtower.tools.remote_ops import files
 
 
 @pytest.fixture(params=["ripgrep", "ours"], autouse=True)
@@ -119,13 +119,13 @@ async def test_a_link_swapped_in_while_we_search_shows_nothing(tmp_path: Path) -
 async def test_only_so_many_matches_are_told(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\n" * 150)
     (tmp_path / "b").write_text("x\n" * 50)
-    assert len(await list_lines(tmp_path, "x")) == search.MOST_MATCHES
+    assert len(await list_lines(tmp_path, "x")) == files.MOST_MATCHES
     (tmp_path / "c").write_text("x\n")
 
     result = await remote_ops.search_folder(str(tmp_path), "x")
 
     assert result.truncated
-    assert len(result.matches) == search.MOST_MATCHES
+    assert len(result.matches) == files.MOST_MATCHES
 
 
 async def test_long_lines_are_cut_and_strange_bytes_survive(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ async def test_long_lines_are_cut_and_strange_bytes_survive(tmp_path: Path) -> N
 
     result = await remote_ops.search_folder(str(tmp_path), "needle")
 
-    assert msgspec.json.decode(msgspec.json.encode(result), type=search.SearchResult) == result
+    assert msgspec.json.decode(msgspec.json.encode(result), type=files.SearchResult) == result
     by_path = {match.path: match.text for match in result.matches}
     assert by_path == {"long": "needle" + "€" * 164 + "…", "\\xff": "needle \ufffd"}
 

@@ -20,7 +20,7 @@ from switchtower.cluster.mesh import link, ports
 from switchtower.cluster.mesh import mesh as meshes
 from switchtower.cluster.mesh.tls import MeshKey
 from switchtower.testing.memory.stream import RecordingReceiver
-from switchtower.transports import errors
+from switchtower.transports import stream
 
 PING, PONG = 9, 10
 REPOSITORY = Path(__file__).parents[3]
@@ -273,9 +273,9 @@ async def test_a_closed_mesh_reaches_nobody_and_can_be_closed_again(make_mesh: M
 async def test_an_address_in_use_is_told_with_a_remedy(make_mesh: MakeMesh) -> None:
     first = await make_mesh("node_1")
     _host, port = meshes.parse_address(first.address)
-    with pytest.raises(errors.AddressInUse, match="hint: "):
+    with pytest.raises(stream.AddressInUse, match="hint: "):
         await make_mesh("node_2", port=port)
-    with pytest.raises(errors.CannotListen, match="hint: "):
+    with pytest.raises(stream.CannotListen, match="hint: "):
         await make_mesh("node_2", host="203.0.113.1")
 
 

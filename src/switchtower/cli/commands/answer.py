@@ -9,7 +9,7 @@ from switchtower.cli import arguments, console, output
 
 if TYPE_CHECKING:
     from switchtower.client.client import DaemonClient
-    from switchtower.client.dialogs import PushDialog
+    from switchtower.client.frames import PushDialog
     from switchtower.presentation.dialog_form import DialogReply
 
 _ACTIVE_STATES = ("running", "awaiting_approval")

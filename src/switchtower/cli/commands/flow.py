@@ -54,9 +54,9 @@ def init(runtime: str, language: str | None, plugins_language: str | None, force
       tm init
       tm init --runtime bin/runtime --language rust
     """
-    from switchtower.cli.flows import project
+    from switchtower.cli.flows import runtimes
 
-    return project.init_project(runtime, language, plugins_language, force=force)
+    return runtimes.init_project(runtime, language, plugins_language, force=force)
 
 
 @flow.command(short_help="Run a flow and wait for its outcome")
@@ -120,9 +120,9 @@ def validate(files: tuple[Path, ...]) -> int:
     Example:
       tm validate flows/*.yaml
     """
-    from switchtower.cli.flows import project
+    from switchtower.cli.flows import runtimes
 
-    return project.validate_flows(files)
+    return runtimes.validate_flows(files)
 
 
 @flow.command(short_help="List the step kinds and what each takes")
@@ -154,9 +154,9 @@ def compile_flow(file: Path, out: Path | None, manifest: Path | None) -> int:
       tm compile weather.yaml -o weather.json
       tm compile weather.yaml --manifest tm/flows/manifest.json
     """
-    from switchtower.cli.flows import project
+    from switchtower.cli.flows import runtimes
 
-    return project.compile_flow(file, out, manifest)
+    return runtimes.compile_flow(file, out, manifest)
 
 
 @flow.group(invoke_without_command=True, short_help="Look at runtimes, or be one")

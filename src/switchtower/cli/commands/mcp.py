@@ -8,7 +8,7 @@ import click
 from switchtower.cli import arguments, console, output, table
 
 if TYPE_CHECKING:
-    from switchtower.cli.doctor import mcp_probe
+    from switchtower.cli.doctor import services
     from switchtower.tools.mcp import ServerConfig
 
 _folder_option = arguments.folder_option("The folder whose `.mcp.json` counts too; by default this one.")
@@ -73,13 +73,13 @@ def list_servers(with_tools: bool, as_json: bool, timeout: float | None, folder:
     import msgspec
 
     from switchtower import config
-    from switchtower.cli.doctor import mcp_probe
+    from switchtower.cli.doctor import services
 
     settings, folder = config.load(), folder.absolute()
-    found = mcp_probe.find_servers(settings, folder)
-    probed: dict[str, mcp_probe.ProbeResult] = {}
+    found = services.find_servers(settings, folder)
+    probed: dict[str, services.ProbeResult] = {}
     if with_tools:
-        tried = asyncio.run(mcp_probe.probe_servers(settings, folder, timeout or mcp_probe.TIMEOUT))
+        tried = asyncio.run(services.probe_servers(settings, folder, timeout or services.TIMEOUT))
         probed = {one.name: one for one in tried}
     if as_json:
         servers = [_to_object(server, probed.get(server.name)) for server in found.servers]
@@ -115,16 +115,16 @@ def test(name: str, timeout: float | None, yes: bool, as_json: bool, folder: Pat
     import msgspec
 
     from switchtower import config
-    from switchtower.cli.doctor import mcp_probe
+    from switchtower.cli.doctor import services
 
     settings, folder = config.load(), folder.absolute()
-    found = mcp_probe.find_servers(settings, folder)
+    found = services.find_servers(settings, folder)
     server = next((one for one in found.servers if one.name == name), None)
     if server is None:
         raise click.ClickException(_describe_unknown(name, found.problems, [one.name for one in found.servers]))
     if not server.trusted and not yes:
         _confirm_start(server)
-    probed = asyncio.run(mcp_probe.probe_server(server, settings, folder, timeout or mcp_probe.TIMEOUT))
+    probed = asyncio.run(services.probe_server(server, settings, folder, timeout or services.TIMEOUT))
     if as_json:
         output.write_line(msgspec.json.encode(_to_object(server, probed)))
     else:
@@ -160,7 +160,7 @@ def _confirm_start(server: "ServerConfig") -> None:
         raise click.Abort
 
 
-def _to_object(server: "ServerConfig", probed: "mcp_probe.ProbeResult | None") -> dict[str, Any]:
+def _to_object(server: "ServerConfig", probed: "services.ProbeResult | None") -> dict[str, Any]:
     """Describes a server as an approval shows it: variables are not expanded, and secrets are hidden."""
     described: dict[str, Any] = {
         "name": server.name,
@@ -179,7 +179,7 @@ def _to_object(server: "ServerConfig", probed: "mcp_probe.ProbeResult | None") -
     return described
 
 
-def _print_servers(servers: "tuple[ServerConfig, ...]", probed: "dict[str, mcp_probe.ProbeResult]", file: Path) -> None:
+def _print_servers(servers: "tuple[ServerConfig, ...]", probed: "dict[str, services.ProbeResult]", file: Path) -> None:
     if not servers:
         console.print_line(f"no servers; hint: name them in {file}, see docs/mcp.md")
         return
@@ -198,11 +198,11 @@ def _print_servers(servers: "tuple[ServerConfig, ...]", probed: "dict[str, mcp_p
                 output.write_line(console.escape_unprintable(f"  {tool}"))
 
 
-def _format_tools(probed: "mcp_probe.ProbeResult") -> list[tuple[str, str]]:
+def _format_tools(probed: "services.ProbeResult") -> list[tuple[str, str]]:
     """Returns each tool's name, and the first line of the server's description."""
     return [(tool.name, tool.description.partition("\n")[0]) for tool in probed.tools or ()]
 
 
-def _print_failure(probed: "mcp_probe.ProbeResult") -> None:
+def _print_failure(probed: "services.ProbeResult") -> None:
     for told in probed.told or (f"the MCP server `{probed.name}` cannot be had",):
         console.print_error(told, None if "hint: " in told else "see what it says when you run its `command` by hand")

@@ -222,10 +222,10 @@ def pi_server(**flags: Any) -> int:
     Example:
       PI_SERVER_PORT=4000 pi-server
     """
-    from switchtower.transports import descriptors
+    from switchtower.transports import connection_limit
 
     try:
-        claimed = descriptors.claim_stdio()  # before any other import that might print
+        claimed = connection_limit.claim_stdio()  # before any other import that might print
     except OSError:
         console.print_error("stdin or stdout is not open", "connect both, as a pipe does, or use `tower serve`")
         return console.ExitStatus.FAILED

@@ -131,10 +131,10 @@ def diff(session: str, run_id: str | None, token: str | None) -> int:
     elif not output.is_terminal():
         output.write(text.encode(errors="replace"))
     else:
-        from switchtower.presentation import unified_diff
+        from switchtower.presentation import approval_text
 
         has_colour = console.supports_colour(1)
-        for line, colour in unified_diff.colour_lines(text):
+        for line, colour in approval_text.colour_lines(text):
             shown = console.escape_unprintable(line)
             output.write_line(console.paint(shown, colour) if colour and has_colour else shown)
     return console.ExitStatus.OK

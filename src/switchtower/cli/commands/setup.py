@@ -11,8 +11,7 @@ from switchtower.cli import arguments, console, output
 
 if TYPE_CHECKING:
     from switchtower import config
-    from switchtower.cli.configuration.setup_candidates import ModelTrial, ProviderCandidates
-    from switchtower.cli.configuration.setup_questions import SetupAnswers, SetupQuestion
+    from switchtower.cli.configuration.setup_questions import ModelTrial, ProviderCandidates, SetupAnswers, SetupQuestion
     from switchtower.models.entries import LoginTarget
 
 
@@ -100,9 +99,9 @@ class _SetupWizard:
                 return console.ExitStatus.OK
 
     async def _run_steps(self) -> int:
-        from switchtower.cli.configuration import setup_candidates as finding
+        from switchtower.cli.configuration import setup_questions
 
-        self._found = found = await finding.find_candidates(self._settings, os.environ)
+        self._found = found = await setup_questions.find_candidates(self._settings, os.environ)
         self._check_provider(found)
         _print_candidates(found, listed=not self._interactive)
         while True:
@@ -139,7 +138,6 @@ class _SetupWizard:
         raise errors.ClientError(f"`{provider}` was not found", hint=f"use one of {names}")
 
     async def _collect_answers(self, found: "ProviderCandidates") -> "SetupAnswers":
-        from switchtower.cli.configuration import setup_candidates as finding
         from switchtower.cli.configuration import setup_questions
         from switchtower.client import errors
 
@@ -154,7 +152,7 @@ class _SetupWizard:
             if answers.provider in found.keyless:
                 if not await self._read_and_store_key(answers.provider):
                     answers = self._given
-                found = self._found = await finding.find_candidates(self._settings, os.environ)
+                found = self._found = await setup_questions.find_candidates(self._settings, os.environ)
         return answers
 
     async def _read_and_store_key(self, provider: str) -> bool:
@@ -198,13 +196,12 @@ class _SetupWizard:
         """Tests the chosen model with one call; None when the user skips the test."""
         if not self._tests or answers.provider is None:
             return None
-        from switchtower.cli.configuration import setup_candidates as finding
         from switchtower.cli.configuration import setup_questions
 
         models = setup_questions.build_model_tables(self._settings, answers, found.get(answers.provider))
         if answers.provider != "demo":
             console.print_line(f"testing {answers.provider} {answers.model or ''} with one small call …", "dim")
-        return await finding.try_model(self._settings, models, answers.provider, answers.model, os.environ)
+        return await setup_questions.try_model(self._settings, models, answers.provider, answers.model, os.environ)
 
     def _write(self, found: "ProviderCandidates", answers: "SetupAnswers", trial: "ModelTrial | None") -> int:
         from switchtower import config
@@ -326,11 +323,11 @@ def find_target(settings: "config.Settings", provider: str) -> "LoginTarget":
 
 async def verify_key(settings: "config.Settings", target: "LoginTarget", key: str, model: str | None) -> str | None:
     """Tests the key with one small call and returns the problem; None when it succeeds."""
-    from switchtower.cli.configuration import setup_candidates as finding
+    from switchtower.cli.configuration import setup_questions
 
     console.print_line(f"testing the key of {target.name} with one small call …", "dim")
     environ = {**os.environ, target.variable: key}
-    tried = await finding.try_model(settings, target.make_trial_tables(settings.models), target.name, model, environ)
+    tried = await setup_questions.try_model(settings, target.make_trial_tables(settings.models), target.name, model, environ)
     return None if tried.problem is None else tried.problem.replace(key, "[the key]")
 
 

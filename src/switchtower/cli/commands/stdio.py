@@ -36,10 +36,10 @@ def stdio(protocol: str) -> int:
     if protocol not in PROTOCOLS:
         raise click.UsageError(f"`{protocol}` is not spoken here; hint: use one of {', '.join(PROTOCOLS)}")
 
-    from switchtower.transports import descriptors
+    from switchtower.transports import connection_limit
 
     try:
-        claimed = descriptors.claim_stdio()  # before any other import that might print
+        claimed = connection_limit.claim_stdio()  # before any other import that might print
     except OSError:
         console.print_error("stdin or stdout is not open", "connect both, as a pipe does")
         return console.ExitStatus.FAILED

@@ -23,7 +23,7 @@ from switchtower.client import discovery, errors
 from switchtower.client.client import DaemonClient
 from switchtower.presentation import formats
 from switchtower.settings import parsers
-from switchtower.tools.processes import command_environment
+from switchtower.tools.processes import marks
 
 FindingStatus = Literal["ok", "warn", "fail"]
 
@@ -116,14 +116,14 @@ def _check_sqlite() -> Finding:
 
 
 def _check_program(name: str, without: str, remedy: str) -> Finding:
-    path = command_environment.find_program(name)
+    path = marks.find_program(name)
     if path is None:
         return report_warning(name, f"not installed: {without}", remedy)
     return report_ok(name, f"{_read_version(path)} at {path}")
 
 
 def _check_node_js() -> Finding:
-    path = command_environment.find_program("node")
+    path = marks.find_program("node")
     return report_ok("node", f"{_read_version(path)} at {path}" if path else "not installed; only building the page needs it")
 
 

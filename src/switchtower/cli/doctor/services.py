@@ -1,18 +1,24 @@
 """Checks of the daemon's services: journal, sandbox, models and keys, MCP servers, hub, and a shared PostgreSQL (reachability,
-durability settings, free connections). No finding contains a password."""
+durability settings, free connections). No finding contains a password.
+
+Starts an MCP server, lists its tools, and stops it again together with every process that it started."""
 
 import asyncio
 import os
+import secrets
 import socket
 import sqlite3
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from switchtower import config
 from switchtower.accounts import credentials
-from switchtower.cli.doctor import checks, mcp_probe
+from switchtower.cli.doctor import checks
 from switchtower.client import admin, discovery, errors
 from switchtower.client.client import DaemonClient
 from switchtower.core.ports import host_services
@@ -25,7 +31,66 @@ from switchtower.stores.postgres import database
 from switchtower.stores.postgres import inspection as postgres_inspection
 from switchtower.stores.sqlite import inspection
 from switchtower.stores.verification import StoreUnreadable
+from switchtower.tools import concurrency
+from switchtower.tools.mcp import config as mcp_config
+from switchtower.tools.mcp import server
+from switchtower.tools.mcp.config import ServerConfig
+from switchtower.tools.mcp.tool_list import ListedTool
 from switchtower.tools.sandboxes import sandbox
+
+TIMEOUT = 20.0
+
+
+class ProbeResult(Struct, frozen=True):
+    name: str
+    tools: tuple[ListedTool, ...] | None
+    """None when the list could not be fetched."""
+    told: tuple[str, ...]
+    """Errors and notices for the user."""
+    seconds: float
+
+    @property
+    def is_ok(self) -> bool:
+        return self.tools is not None
+
+
+def find_servers(settings: config.Settings, folder: Path) -> mcp_config.FoundServers:
+    """Finds the servers that a session in this folder would use."""
+    return mcp_config.find_servers(str(folder), settings.mcp_file, os.environ)
+
+
+async def probe_server(
+    configured: ServerConfig, settings: config.Settings, folder: Path, timeout_s: float = TIMEOUT
+) -> ProbeResult:
+    """Probes one server. A server from the folder's own file runs in the configured sandbox, as in a session."""
+    told: list[str] = []
+
+    async def report(code: str, sentence: str) -> None:
+        told.append(sentence)
+
+    place = server.ServerLocation(
+        f"probe_{secrets.token_hex(4)}",
+        str(folder),
+        sandbox.find_best_available()[0] if settings.sandbox == "auto" else settings.sandbox,
+        dict(os.environ),
+        partial(sandbox.choose_sandbox, network=settings.sandbox_network),
+    )
+    tried = server.McpServer(configured, place, server.ServerLimits(start_s=timeout_s), report)
+    started = time.monotonic()
+    try:
+        tools = await tried.prepare()
+    finally:
+        await concurrency.run_to_completion(tried.stop())
+    return ProbeResult(configured.name, tools, tuple(told), time.monotonic() - started)
+
+
+async def probe_servers(
+    settings: config.Settings, folder: Path, timeout_s: float = TIMEOUT, *, own_only: bool = True
+) -> list[ProbeResult]:
+    """Probes the servers concurrently. With `own_only`, it does not start servers that came with the folder."""
+    servers = [one for one in find_servers(settings, folder).servers if one.trusted or not own_only]
+    return await asyncio.gather(*(probe_server(one, settings, folder, timeout_s) for one in servers))
+
 
 CHECK_TIMEOUT = 10.0
 LARGE_JOURNAL_BYTES = 10 * 1024**3
@@ -178,7 +243,7 @@ async def _fetch_daemon_models(settings: config.Settings) -> "list[host_services
 
 def _check_mcp_servers(settings: config.Settings, *, deep: bool) -> Iterator[checks.Finding]:
     folder = Path.home() if Path.home().is_dir() else Path("/")
-    found = mcp_probe.find_servers(settings, folder)
+    found = find_servers(settings, folder)
     for problem in found.problems:
         reason, _, remedy = problem.partition("; hint: ")
         yield checks.report_warning("mcp", reason, remedy or f"correct {settings.mcp_file}")
@@ -188,7 +253,7 @@ def _check_mcp_servers(settings: config.Settings, *, deep: bool) -> Iterator[che
     elif not deep:
         yield checks.report_ok("mcp", f"{', '.join(one.name for one in own)}; `tower doctor --deep` starts them")
     else:
-        for probed in asyncio.run(mcp_probe.probe_servers(settings, folder)):
+        for probed in asyncio.run(probe_servers(settings, folder)):
             if probed.tools is not None:
                 yield checks.report_ok("mcp", f"{probed.name}: {len(probed.tools)} tools after {probed.seconds:.1f} s")
             else:

@@ -9,9 +9,9 @@ from typing import Any, assert_never
 
 from msgspec import UNSET, Struct, UnsetType
 
-from switchtower.client import dialogs
+from switchtower.client import frames
 from switchtower.client.frames import PushEvent
-from switchtower.presentation.run_facts import RunUsage
+from switchtower.presentation.session_details import RunUsage
 from switchtower.protocols.push import messages
 
 
@@ -223,7 +223,7 @@ class ExportFold:
         self._held.insert(len(self._held) if first_open is None else first_open, asked)
 
     def _add_status(self, event: PushEvent, phase: str, detail: str) -> None:
-        if (ending := dialogs.decode_dialog_end(event.payload)) is not None:
+        if (ending := frames.decode_dialog_end(event.payload)) is not None:
             title = self._dialogs.pop(ending.dialog_id, ending.dialog_id)
             self._add_notice(event, f"{title}: {ending.how}")
         elif phase == "Tool output":
@@ -247,7 +247,7 @@ class ExportFold:
 
     def _add_warning(self, event: PushEvent, warning: messages.Warn) -> None:
         detail = _to_text(warning.detail)
-        if (dialog := dialogs.decode_dialog_opened(warning)) is not None:
+        if (dialog := frames.decode_dialog_opened(warning)) is not None:
             self._dialogs[dialog.dialog_id] = dialog.title
             self._add_notice(event, f"Asks: {dialog.title}", dialog.message)
             return

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from switchtower.cli.export import blocks
 from switchtower.cli.export import markup as abouts
-from switchtower.presentation import unified_diff
-from switchtower.presentation.run_facts import RunUsage
+from switchtower.presentation import approval_text
 from switchtower.presentation.safe_text import to_exact_text, to_plain_line, to_plain_text
+from switchtower.presentation.session_details import RunUsage
 from switchtower.protocols.push import extension_messages
 
 SHORT_OUTPUT_LINES = 20
@@ -179,7 +179,7 @@ def _render_pre(text: str, kind: str = "") -> str:
 def _render_diff(text: str) -> str:
     lines = [
         f'<span class="{colour}">{_escape_html(line)}</span>' if colour in ("green", "red", "cyan") else _escape_html(line)
-        for line, colour in unified_diff.colour_lines(to_plain_text(text))
+        for line, colour in approval_text.colour_lines(to_plain_text(text))
     ]
     return "<pre>\n" + "\n".join(lines) + "</pre>"
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 
 from switchtower.cli.export import blocks, markup
-from switchtower.presentation.run_facts import RunUsage
 from switchtower.presentation.safe_text import to_exact_text, to_plain_line, to_plain_text
+from switchtower.presentation.session_details import RunUsage
 from switchtower.protocols.push import extension_messages
 
 SHORT_OUTPUT_LINES = 20

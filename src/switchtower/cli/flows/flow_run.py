@@ -17,7 +17,7 @@ from switchtower.cli import console, output
 from switchtower.engines.flow.ir import parser as inputs_check
 from switchtower.engines.flow.runtime.kinds import catalog
 from switchtower.flows import loader, orchestrator
-from switchtower.protocols.rep import errors, outcome
+from switchtower.protocols.rep import client, errors
 
 if TYPE_CHECKING:
     from switchtower import config
@@ -58,7 +58,7 @@ def print_problems(error: loader.FlowRefused) -> int:
     return error.exit_code
 
 
-def _produce_outcome(options: FlowRunOptions) -> outcome.FlowRunOutcome | None:
+def _produce_outcome(options: FlowRunOptions) -> client.FlowRunOutcome | None:
     """Returns None when the user did not wait for the cancellation: exit code 2 would mean that nothing was started."""
     folder = Path.cwd()
     name = ""
@@ -110,7 +110,7 @@ async def _run_in_session(
     chosen: orchestrator.ChosenRuntime,
     folder: Path,
     options: FlowRunOptions,
-) -> outcome.FlowRunOutcome:
+) -> client.FlowRunOutcome:
     from switchtower.cli.flows import session_run
     from switchtower.client import errors as client_errors
 
@@ -146,7 +146,7 @@ async def _run_locally(
     chosen: orchestrator.ChosenRuntime,
     folder: Path,
     options: FlowRunOptions,
-) -> outcome.FlowRunOutcome:
+) -> client.FlowRunOutcome:
     with cancel_on_interrupt() as cancel:
         told = asyncio.create_task(_announce_cancel(cancel))
         try:
@@ -170,7 +170,7 @@ async def _announce_cancel(cancel: asyncio.Event) -> None:
     console.print_line("cancelling the run", "yellow")
 
 
-def _print_outcome(ended: outcome.FlowRunOutcome, *, with_outputs: bool) -> None:
+def _print_outcome(ended: client.FlowRunOutcome, *, with_outputs: bool) -> None:
     if (error := ended.error) is not None:
         data = error.get("data") or {}
         details = data.get("details")

@@ -21,7 +21,8 @@ from switchtower.client.client import DaemonClient
 from switchtower.client.frames import PushEvent
 from switchtower.presentation import approval_text
 from switchtower.protocols.push import messages
-from switchtower.protocols.rep import errors, outcome
+from switchtower.protocols.rep import client as rep_client
+from switchtower.protocols.rep import errors
 
 _ENVELOPE_BYTES = 1024
 """Bytes reserved for the envelope of a request."""
@@ -83,7 +84,7 @@ class FlowSession:
     def close(self) -> None:
         self._client.close()
 
-    async def watch_to_end(self) -> outcome.FlowRunOutcome:
+    async def watch_to_end(self) -> rep_client.FlowRunOutcome:
         console.print_line(f"session {self.session_id}; hint: `tower attach {self.session_id}` watches it from elsewhere", "dim")
         async with self._client as client:
             try:
@@ -98,7 +99,7 @@ class FlowSession:
                         flow_run.print_flow_event(event)
             except client_errors.ClientError as problem:
                 return make_failed_outcome(self._flow, str(problem))
-        return outcome.FlowRunOutcome(
+        return rep_client.FlowRunOutcome(
             flow=report.flow,
             status="completed" if report.status == "completed" else "failed",
             summary=report.summary,
@@ -130,11 +131,11 @@ class FlowSession:
             await asking.close()
 
 
-def make_failed_outcome(flow: str, message: str) -> outcome.FlowRunOutcome:
+def make_failed_outcome(flow: str, message: str) -> rep_client.FlowRunOutcome:
     """Returns the outcome of a flow when the daemon could not be reached."""
-    error = outcome.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, message)
+    error = rep_client.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, message)
     summary = {"completed_steps": 0, "failed_steps": 0, "error": error}
-    return outcome.FlowRunOutcome(flow=flow, status="failed", summary=summary, events=[])
+    return rep_client.FlowRunOutcome(flow=flow, status="failed", summary=summary, events=[])
 
 
 def _print_step(event: PushEvent) -> None:

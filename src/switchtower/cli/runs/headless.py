@@ -24,16 +24,16 @@ from switchtower.cli.terminal.user_input import QuestionQueue
 from switchtower.client import errors, workspace
 from switchtower.client.client import DaemonClient
 from switchtower.client.frames import PushEvent
-from switchtower.core import policy
+from switchtower.core import policy as core_policy
 from switchtower.protocols.push import extension_messages, messages
 
-_OUR_TOOLS = (*sorted(policy.READS | policy.WRITES | policy.COMMANDS), "git_commit", "mcp_server")
+_OUR_TOOLS = (*sorted(core_policy.READS | core_policy.WRITES | core_policy.COMMANDS), "git_commit", "mcp_server")
 _KINDS = {
     "exec": ("run",),
     "write": ("write_file", "edit_file"),
     "commit": ("git_commit",),
     "mcp": ("mcp_server",),
-    "tool": (policy.TOOLS_OF_SERVERS,),
+    "tool": (core_policy.TOOLS_OF_SERVERS,),
 }
 _WITH_COMMAND = frozenset({"run", "git_commit"})
 """Tools whose pattern matches a command; for a commit it matches the message."""
@@ -71,7 +71,7 @@ def _parse_rule(text: str) -> list[messages.RunRule]:
     tools = _match_tools(name, text)
     rules = [messages.RunRule("allow", tool, *_split_pattern(tool, pattern if colon else None, text)) for tool in tools]
     try:
-        policy.parse_rules([{name: value for name, value in rule.items() if value} for rule in map(_to_row, rules)])
+        core_policy.parse_rules([{name: value for name, value in rule.items() if value} for rule in map(_to_row, rules)])
     except ValueError as problem:
         raise ValueError(f"`{text}`: {str(problem).partition(': ')[2] or problem}") from None
     return rules
@@ -96,11 +96,11 @@ def _match_tools(name: str, text: str) -> tuple[str, ...]:
             f"`{text}`: no kind or tool is called `{name}`; kinds are {', '.join(_KINDS)}, tools are"
             f" {', '.join(_OUR_TOOLS)}, and a tool of an MCP server is SERVER_TOOL"
         )
-    return (policy.escape_glob(name),)
+    return (core_policy.escape_glob(name),)
 
 
 def _make_server_rule(pattern: str, text: str) -> messages.RunRule:
-    if covered := [tool for tool in _OUR_TOOLS if policy.matches_tool(pattern, tool)]:
+    if covered := [tool for tool in _OUR_TOOLS if core_policy.matches_tool(pattern, tool)]:
         raise ValueError(f"`{text}` would also allow `{covered[0]}`; use `tool` for all tools of MCP servers")
     return messages.RunRule("allow", pattern)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from switchtower.cli.storage import backup_manifest, store_location
 from switchtower.stores.postgres import database as postgres_database
 from switchtower.stores.postgres import inspection as postgres_inspection
-from switchtower.stores.sqlite import audit, database, inspection
+from switchtower.stores.sqlite import database, inspection
 from switchtower.stores.transfer import ports, postgres, transfer
 from switchtower.stores.transfer.ports import SECRET_FILES
 from switchtower.stores.transfer.postgres import PostgresSource
@@ -84,4 +84,4 @@ def _migrate_copy(path: Path, kind: str) -> None:
     with closing(database.open_for_writing(path)) as connection:
         database.migrate(connection, kind)
         if kind == inspection.JOURNAL:
-            audit.adopt_past_decisions(connection)
+            inspection.adopt_past_decisions(connection)

@@ -10,10 +10,9 @@ from typing import Any, Protocol
 from switchtower.cli import console
 from switchtower.cli.terminal import user_input
 from switchtower.cli.terminal.user_input import QuestionQueue
-from switchtower.client import dialogs, errors
+from switchtower.client import errors, frames
 from switchtower.client.client import DaemonClient
-from switchtower.client.dialogs import InterviewItem, PushDialog
-from switchtower.client.frames import PushEvent
+from switchtower.client.frames import InterviewItem, PushDialog, PushEvent
 from switchtower.client.subscription import SessionSubscription
 from switchtower.presentation import dialog_form
 from switchtower.presentation.approval_text import format_detail_value
@@ -161,7 +160,7 @@ async def _ask_question(question: InterviewItem, prompt: str) -> Any:
 
 
 class DialogPresenter(Protocol):
-    def ask(self, dialog: dialogs.PushDialog) -> None: ...
+    def ask(self, dialog: frames.PushDialog) -> None: ...
 
     def withdraw(self, dialog_id: str) -> None: ...
 
@@ -175,7 +174,7 @@ class TerminalDialogPresenter:
         self._session_id = session_id
         self._is_shown = is_shown
 
-    def ask(self, dialog: dialogs.PushDialog) -> None:
+    def ask(self, dialog: frames.PushDialog) -> None:
         self._asker.enqueue(DialogQuestion(self._client, self._session_id, dialog, is_shown=self._is_shown))
 
     def withdraw(self, dialog_id: str) -> None:
@@ -188,7 +187,7 @@ class DialogHint:
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
 
-    def ask(self, dialog: dialogs.PushDialog) -> None:
+    def ask(self, dialog: frames.PushDialog) -> None:
         for line in dialog_form.format_interview(dialog):
             console.print_line(line, "yellow")
         how = dialog_form.format_answer_command(dialog, self._session_id)
@@ -203,7 +202,7 @@ class DialogWatch:
     def __init__(self, session: SessionSubscription, presenter: DialogPresenter) -> None:
         self._session = session
         self._presenter = presenter
-        self._open = dialogs.DialogTracker()
+        self._open = frames.DialogTracker()
         self._asked: set[str] = set()
 
     def on_event(self, event: PushEvent) -> None:
@@ -217,12 +216,12 @@ class DialogWatch:
         for _, dialog in self._open.dialogs.values():
             self._ask_once(dialog)
 
-    def add_earlier(self, seq: int, dialog: dialogs.PushDialog) -> None:
+    def add_earlier(self, seq: int, dialog: frames.PushDialog) -> None:
         """Adds a dialog from before the watched events."""
         self._open.dialogs[dialog.dialog_id] = (seq, dialog)
         self._ask_once(dialog)
 
-    def _ask_once(self, dialog: dialogs.PushDialog) -> None:
+    def _ask_once(self, dialog: frames.PushDialog) -> None:
         if dialog.dialog_id not in self._asked:
             self._asked.add(dialog.dialog_id)
             self._presenter.ask(dialog)

@@ -22,7 +22,7 @@ from switchtower.cluster.mesh.ports import (
     TunnelAcceptor,
 )
 from switchtower.cluster.mesh.tls import MeshKey
-from switchtower.transports import errors
+from switchtower.transports import stream
 from switchtower.transports.stream import Receiver
 
 _log = logging.getLogger(__name__)
@@ -256,7 +256,7 @@ def format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _translate_listen_error(problem: Exception, address: str) -> errors.CannotListen:
+def _translate_listen_error(problem: Exception, address: str) -> stream.CannotListen:
     if isinstance(problem, OSError) and problem.errno == errno.EADDRINUSE:
-        return errors.AddressInUse(address, hint="choose another port for `node_listen` (0 picks a free one)")
-    return errors.AddressUnusable(f"{address}, {problem}", hint="give `node_listen` an address of this machine")
+        return stream.AddressInUse(address, hint="choose another port for `node_listen` (0 picks a free one)")
+    return stream.AddressUnusable(f"{address}, {problem}", hint="give `node_listen` an address of this machine")

@@ -4,12 +4,14 @@ Each event has a short `kind`, the name it is stored under. Kinds never change: 
 renamed or removed. Whether an event may be pruned is part of its definition here.
 """
 
-from switchtower.core.events.enums import Delivery as Delivery
-from switchtower.core.events.enums import Outcome as Outcome
-from switchtower.core.events.enums import Purpose as Purpose
-from switchtower.core.events.enums import SessionState as SessionState
-from switchtower.core.events.enums import Verdict as Verdict
+from switchtower.core.events.messages import ApprovalDecided as ApprovalDecided
+from switchtower.core.events.messages import ApprovalExpired as ApprovalExpired
+from switchtower.core.events.messages import ApprovalRequested as ApprovalRequested
+from switchtower.core.events.messages import ApprovalWithdrawn as ApprovalWithdrawn
 from switchtower.core.events.messages import ConversationCleared as ConversationCleared
+from switchtower.core.events.messages import DialogAnswered as DialogAnswered
+from switchtower.core.events.messages import DialogClosed as DialogClosed
+from switchtower.core.events.messages import DialogOpened as DialogOpened
 from switchtower.core.events.messages import MessageCompleted as MessageCompleted
 from switchtower.core.events.messages import MessageDelivered as MessageDelivered
 from switchtower.core.events.messages import MessageImported as MessageImported
@@ -18,13 +20,6 @@ from switchtower.core.events.messages import MessageWithdrawn as MessageWithdraw
 from switchtower.core.events.messages import PromptExpanded as PromptExpanded
 from switchtower.core.events.messages import TextDelta as TextDelta
 from switchtower.core.events.messages import ThinkingDelta as ThinkingDelta
-from switchtower.core.events.questions import ApprovalDecided as ApprovalDecided
-from switchtower.core.events.questions import ApprovalExpired as ApprovalExpired
-from switchtower.core.events.questions import ApprovalRequested as ApprovalRequested
-from switchtower.core.events.questions import ApprovalWithdrawn as ApprovalWithdrawn
-from switchtower.core.events.questions import DialogAnswered as DialogAnswered
-from switchtower.core.events.questions import DialogClosed as DialogClosed
-from switchtower.core.events.questions import DialogOpened as DialogOpened
 from switchtower.core.events.runs import RUN_INTERRUPTED as RUN_INTERRUPTED
 from switchtower.core.events.runs import CompactionFailed as CompactionFailed
 from switchtower.core.events.runs import CompactionStarted as CompactionStarted
@@ -49,19 +44,19 @@ from switchtower.core.events.sessions import SessionResumed as SessionResumed
 from switchtower.core.events.sessions import SessionStarted as SessionStarted
 from switchtower.core.events.sessions import SessionUnloaded as SessionUnloaded
 from switchtower.core.events.sessions import VersionAdvanced as VersionAdvanced
-from switchtower.core.events.terminals import PromptCleared as PromptCleared
-from switchtower.core.events.terminals import PromptShown as PromptShown
-from switchtower.core.events.terminals import ScreenCaptured as ScreenCaptured
-from switchtower.core.events.terminals import TerminalEchoChanged as TerminalEchoChanged
-from switchtower.core.events.terminals import TerminalKeysTyped as TerminalKeysTyped
-from switchtower.core.events.terminals import TerminalResized as TerminalResized
-from switchtower.core.events.terminals import TerminalTyped as TerminalTyped
 from switchtower.core.events.tools import CheckpointTaken as CheckpointTaken
+from switchtower.core.events.tools import PromptCleared as PromptCleared
+from switchtower.core.events.tools import PromptShown as PromptShown
 from switchtower.core.events.tools import RemoteCallFinished as RemoteCallFinished
 from switchtower.core.events.tools import RemoteCallStarted as RemoteCallStarted
+from switchtower.core.events.tools import ScreenCaptured as ScreenCaptured
 from switchtower.core.events.tools import ShellCancelRequested as ShellCancelRequested
 from switchtower.core.events.tools import ShellFinished as ShellFinished
 from switchtower.core.events.tools import ShellStarted as ShellStarted
+from switchtower.core.events.tools import TerminalEchoChanged as TerminalEchoChanged
+from switchtower.core.events.tools import TerminalKeysTyped as TerminalKeysTyped
+from switchtower.core.events.tools import TerminalResized as TerminalResized
+from switchtower.core.events.tools import TerminalTyped as TerminalTyped
 from switchtower.core.events.tools import ToolCalled as ToolCalled
 from switchtower.core.events.tools import ToolFinished as ToolFinished
 from switchtower.core.events.tools import ToolProgressed as ToolProgressed
@@ -74,16 +69,21 @@ from switchtower.core.events.values import Budget as Budget
 from switchtower.core.events.values import Claim as Claim
 from switchtower.core.events.values import Criterion as Criterion
 from switchtower.core.events.values import CriterionResult as CriterionResult
+from switchtower.core.events.values import Delivery as Delivery
 from switchtower.core.events.values import Dialog as Dialog
 from switchtower.core.events.values import Event as Event
 from switchtower.core.events.values import Flow as Flow
 from switchtower.core.events.values import Image as Image
+from switchtower.core.events.values import Outcome as Outcome
 from switchtower.core.events.values import Preset as Preset
 from switchtower.core.events.values import Program as Program
+from switchtower.core.events.values import Purpose as Purpose
 from switchtower.core.events.values import Relayed as Relayed
 from switchtower.core.events.values import Rule as Rule
+from switchtower.core.events.values import SessionState as SessionState
 from switchtower.core.events.values import ToolError as ToolError
 from switchtower.core.events.values import ToolRequest as ToolRequest
+from switchtower.core.events.values import Verdict as Verdict
 from switchtower.core.events.values import Workspace as Workspace
 
 AnyEvent = (

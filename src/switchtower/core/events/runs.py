@@ -2,8 +2,7 @@
 
 from typing import ClassVar
 
-from switchtower.core.events.enums import Outcome, Purpose
-from switchtower.core.events.values import Actor, Criterion, CriterionResult, Event, Image, Rule
+from switchtower.core.events.values import Actor, Criterion, CriterionResult, Event, Image, Outcome, Purpose, Rule
 
 
 class RunStarted(Event, frozen=True):

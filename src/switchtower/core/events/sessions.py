@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 from msgspec import field
 
-from switchtower.core.events.enums import SessionState
-from switchtower.core.events.values import Actor, Approval, Budget, Event, Flow, Preset, Program, Workspace
+from switchtower.core.events.values import Actor, Approval, Budget, Event, Flow, Preset, Program, SessionState, Workspace
 
 
 class SessionStarted(Event, frozen=True):

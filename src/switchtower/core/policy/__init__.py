@@ -9,9 +9,10 @@ run, and where. `coverage` decides whether rules that allow cover it, with `argu
 
 from switchtower.core.policy.command_analysis import FileOperands as FileOperands
 from switchtower.core.policy.command_analysis import find_operands as find_operands
-from switchtower.core.policy.globs import escape_glob as escape_glob
 from switchtower.core.policy.judge import Policy as Policy
+from switchtower.core.policy.paths import escape_glob as escape_glob
 from switchtower.core.policy.paths import is_protected as is_protected
+from switchtower.core.policy.paths import is_secret as is_secret
 from switchtower.core.policy.paths import locate_in_workspace as locate_in_workspace
 from switchtower.core.policy.rules import COMMANDS as COMMANDS
 from switchtower.core.policy.rules import PROFILES as PROFILES
@@ -24,4 +25,3 @@ from switchtower.core.policy.rules import describe_always as describe_always
 from switchtower.core.policy.rules import format_rule as format_rule
 from switchtower.core.policy.rules import matches_tool as matches_tool
 from switchtower.core.policy.rules import parse_rules as parse_rules
-from switchtower.core.policy.secrets import is_secret as is_secret

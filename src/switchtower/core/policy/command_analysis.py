@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from switchtower.core.policy import arguments, invocations, paths, patterns, programs, secrets, shell
+from switchtower.core.policy import arguments, invocations, paths, patterns, programs, shell
 from switchtower.core.policy import destructive as policy_destructive
 from switchtower.core.policy.invocations import Invocations
 
@@ -90,7 +90,7 @@ def find_operands(text: str, workspace: str) -> FileOperands:
                 for value in arguments.extract_values(word.text):
                     named[value, word.wild] = None
     for code in seen.found.code:
-        for path in secrets.extract_paths(code):
+        for path in paths.extract_paths(code):
             named[path, False] = None
     return FileOperands(tuple(named), seen.place.bases)
 
@@ -158,14 +158,14 @@ def _find_secret(script: shell.Script, found: invocations.Invocations, where: in
     for command in script.commands:
         is_grep = bool(command.words) and programs.normalize_program_name(command.words[0].text) in _GREPS
         for word in (*command.words, *command.values, *(redirect.target for redirect in command.redirects)):
-            named = secrets.find_secret_in_code(word.text) if is_grep else None
+            named = paths.find_secret_in_code(word.text) if is_grep else None
             if not is_grep or word.wild:
-                named = named or secrets.find_secret_file(word.text, where.bases, wildcards=word.wild)
+                named = named or paths.find_secret_file(word.text, where.bases, wildcards=word.wild)
             if named is not None:
                 return named
-    if script.unreadable and (named := secrets.find_secret_in_code(script.text)) is not None:
+    if script.unreadable and (named := paths.find_secret_in_code(script.text)) is not None:
         return named
-    return next((named for code in found.code if (named := secrets.find_secret_in_code(code)) is not None), None)
+    return next((named for code in found.code if (named := paths.find_secret_in_code(code)) is not None), None)
 
 
 def _iterate_words(found: invocations.Invocations) -> Iterator[shell.ShellWord]:
@@ -176,7 +176,7 @@ def _iterate_words(found: invocations.Invocations) -> Iterator[shell.ShellWord]:
             yield from (redirect.target for redirect in command.redirects if redirect.file is not None)
     # Text that is not shell, or cannot be parsed as shell, is only searched for words that look like paths.
     for text in (*found.code, *(script.text for script in found.scripts if script.unreadable)):
-        yield from (shell.ShellWord(path) for path in secrets.extract_paths(text))
+        yield from (shell.ShellWord(path) for path in paths.extract_paths(text))
 
 
 def _iterate_written(found: invocations.Invocations) -> Iterator[str]:

@@ -9,7 +9,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from switchtower.core.policy import globs, invocations, patterns, programs, shell
+from switchtower.core.policy import invocations, paths, patterns, programs, shell
 
 
 class DestructivePattern(Struct, frozen=True):
@@ -182,8 +182,8 @@ def _find_row_match(words: invocations.Words) -> str | None:
     name = programs.normalize_program_name(words[0].text)
     rows = table.get(name) or table.get(name.partition(".")[0])
     if words[0].wild:
-        wildcard = globs.parse_glob(name)
-        rows = [row for program, all_rows in table.items() if globs.match_glob(wildcard, program) for row in all_rows]
+        wildcard = paths.parse_glob(name)
+        rows = [row for program, all_rows in table.items() if paths.match_glob(wildcard, program) for row in all_rows]
     for row in rows or ():
         # The program is known by now, under whatever path and version; the rest of the row is compared word by word.
         if patterns.match_arguments(patterns.parse_rule_pattern(row.pattern).words[1:], words[1:]) and _is_flagged(

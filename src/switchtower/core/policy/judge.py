@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from switchtower.core import events
-from switchtower.core.policy import command_analysis, coverage, globs, paths, patterns, rules, secrets
+from switchtower.core.policy import command_analysis, coverage, paths, patterns
+from switchtower.core.policy import rules as policy_rules
 from switchtower.core.policy.rules import Judgement, PolicyRules, Ruling, ToolKind, allow, ask, deny, describe_rule, shorten
 
 _FOLDERS = frozenset({"list_dir", "search", "git_diff"})
@@ -137,7 +138,7 @@ def judge_files(tool: str, kind: ToolKind, args: Mapping[str, Any], book: Policy
     if (rule := book.find_file_rule(Ruling.ASK, tool, files, workspace)) is not None:
         return ask(describe_rule(rule))
     if tool in _LOOK_THROUGH and (rule := book.find_rule_below(tool, files, workspace)) is not None:
-        return ask(f"it looks through files that the rule `{shorten(rules.format_rule(rule))}` is about")
+        return ask(f"it looks through files that the rule `{shorten(policy_rules.format_rule(rule))}` is about")
     if named.odd is not None:
         return ask(f"it {named.odd}")
     if book.profile == "yolo":
@@ -154,7 +155,7 @@ def _judge_ordinary(tool: str, kind: ToolKind, files: Sequence[paths.Parts], boo
     allowing = book.list_allowing_rules(tool, files, workspace)
     steering = next((parts for parts in files if _is_protected(kind, parts)), None)
     if steering is not None:
-        if any(rules.has_literal_path(rule) for rule in allowing):
+        if any(policy_rules.has_literal_path(rule) for rule in allowing):
             return allow("a rule allows this very file")
         return ask(f"`{shorten('/'.join(steering))}` steers the agent, git or another tool, so each change to it is asked about")
     if allowing:
@@ -164,8 +165,8 @@ def _judge_ordinary(tool: str, kind: ToolKind, files: Sequence[paths.Parts], boo
         return allow(
             "reading inside the workspace is allowed" if kind is ToolKind.READ else f"the profile `{book.profile}` allows it"
         )
-    path = globs.escape_glob("/".join(files[0])) if kind is ToolKind.WRITE and len(files) == 1 else None
-    always = events.Rule(effect=Ruling.ALLOW.value, tool=globs.escape_glob(tool), path=path)
+    path = paths.escape_glob("/".join(files[0])) if kind is ToolKind.WRITE and len(files) == 1 else None
+    always = events.Rule(effect=Ruling.ALLOW.value, tool=paths.escape_glob(tool), path=path)
     return ask(_QUESTIONS.get(kind, f"nothing is known about the tool `{shorten(tool)}`"), always=always)
 
 
@@ -181,10 +182,10 @@ def _is_protected(kind: ToolKind, parts: paths.Parts) -> bool:
 def _find_secret_question(tool: str, files: Sequence[str], args: Mapping[str, Any]) -> str | None:
     is_search = tool == "search"
     for path in files:
-        if secrets.is_secret(path) or (is_search and secrets.has_secrets(path)):
+        if paths.is_secret(path) or (is_search and paths.has_secrets(path)):
             return path
     wanted = args.get("glob") if is_search else None
-    return wanted if isinstance(wanted, str) and secrets.is_secret(wanted) else None
+    return wanted if isinstance(wanted, str) and paths.is_secret(wanted) else None
 
 
 _STARTS_SERVER = "it starts an MCP server that the workspace names"
@@ -313,8 +314,8 @@ class Policy(Struct, frozen=True):
     granted: Sequence[events.Rule] = ()
 
     def __post_init__(self) -> None:
-        if self.profile not in rules.PROFILES:
-            known = ", ".join(f"`{name}`" for name in rules.PROFILES)
+        if self.profile not in policy_rules.PROFILES:
+            known = ", ".join(f"`{name}`" for name in policy_rules.PROFILES)
             raise ValueError(f"there is no policy profile `{self.profile}`; there are {known}")
 
     def with_grant(self, rule: events.Rule) -> "Policy":
@@ -330,7 +331,7 @@ class Policy(Struct, frozen=True):
 
 
 def _judge_call(tool: str, args: Mapping[str, Any], effect: str | None, book: PolicyRules, workspace: str) -> Judgement:
-    kind = rules.classify_tool(tool, effect)
+    kind = policy_rules.classify_tool(tool, effect)
     if kind is ToolKind.COMMAND:
         return judge_command(args, book, workspace)
     if kind is ToolKind.SERVER:

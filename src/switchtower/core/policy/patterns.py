@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from switchtower.core.policy import globs, paths, shell
+from switchtower.core.policy import paths, shell
 
 _OPERATORS = ";&|<>()$`\n"
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
@@ -21,7 +21,7 @@ _LONGEST_WORD = 4096
 
 class CommandPattern(Struct, frozen=True):
     text: str
-    words: tuple[globs.Glob, ...]
+    words: tuple[paths.Glob, ...]
     rest: bool
     """It ends in `*`, which matches any further words."""
     whole: bool
@@ -38,13 +38,13 @@ def parse_command_pattern(text: str) -> CommandPattern:
     """Never fails: a quote without an end extends to the end of the text."""
     text = text.strip()
     pieces: list[str] = []
-    words: list[globs.Glob] = []
+    words: list[paths.Glob] = []
     quote = ""
     begun = escaped = False
     whole = bool(_ASSIGNMENT.match(text))
     for char in text:
         if escaped:
-            pieces.append(globs.escape_glob(char) if not quote or char in '"\\' else globs.escape_glob(f"\\{char}"))
+            pieces.append(paths.escape_glob(char) if not quote or char in '"\\' else paths.escape_glob(f"\\{char}"))
             escaped = False
         elif char == "\\" and quote != "'":
             begun = escaped = True
@@ -52,10 +52,10 @@ def parse_command_pattern(text: str) -> CommandPattern:
             if char == quote:
                 quote = ""
             else:
-                pieces.append(globs.escape_glob(char))
+                pieces.append(paths.escape_glob(char))
         elif char in " \t":
             if begun:
-                words.append(globs.parse_glob("".join(pieces)))
+                words.append(paths.parse_glob("".join(pieces)))
             pieces, begun = [], False
         elif char in "'\"":
             quote, begun = char, True
@@ -64,7 +64,7 @@ def parse_command_pattern(text: str) -> CommandPattern:
             pieces.append(char)
             begun = True
     if begun:
-        words.append(globs.parse_glob("".join(pieces)))
+        words.append(paths.parse_glob("".join(pieces)))
     rest = bool(words) and words[-1] == (None,)
     return CommandPattern(text, tuple(words[:-1] if rest else words), rest, whole, finished=not quote and not escaped)
 
@@ -81,16 +81,16 @@ def quote_words(words: Iterable[str]) -> str:
 def match_command_exactly(pattern: CommandPattern, words: Sequence[shell.ShellWord]) -> frozenset[int] | None:
     """Rules that allow: returns the positions of the words that the pattern spells out, or None when it does not match."""
     wanted = pattern.words
-    if wanted and words and not globs.can_match(wanted[0], words[0].text):
+    if wanted and words and not paths.can_match(wanted[0], words[0].text):
         return None  # most end here
     if pattern.whole or len(words) < len(wanted) or (len(words) > len(wanted) and not pattern.rest):
         return None
     spelled_out = set()
     for place, glob in enumerate(wanted):
         word = words[place]
-        if not word.known or len(word.text) > _LONGEST_WORD or not globs.match_glob(glob, word.text):
+        if not word.known or len(word.text) > _LONGEST_WORD or not paths.match_glob(glob, word.text):
             return None
-        if globs.is_literal(glob):
+        if paths.is_literal(glob):
             spelled_out.add(place)
         elif ".." in word.text.split("/") or (place == 0 and not _stays_in_folder(glob, word.text)):
             return None
@@ -106,18 +106,18 @@ def match_command_loosely(pattern: CommandPattern, words: Sequence[shell.ShellWo
     return is_program(pattern.words[0], words[0]) and match_arguments(pattern.words[1:], words[1:])
 
 
-def is_program(wanted: globs.Glob, word: shell.ShellWord) -> bool:
+def is_program(wanted: paths.Glob, word: shell.ShellWord) -> bool:
     """Returns whether a command's first word may call this program: by any path, in any case, through a wildcard."""
     name = paths.normalize_name(word.text)
     base = name.rsplit("/", 1)[-1]
     if word.wild:
-        return globs.can_overlap(_fold_glob(wanted), globs.parse_glob(base))
+        return paths.can_overlap(_fold_glob(wanted), paths.parse_glob(base))
     return len(name) <= _LONGEST_WORD and (
-        globs.match_glob(_fold_glob(wanted), base) or globs.match_glob(_fold_glob(wanted), name)
+        paths.match_glob(_fold_glob(wanted), base) or paths.match_glob(_fold_glob(wanted), name)
     )
 
 
-def match_arguments(wanted: Sequence[globs.Glob], words: Sequence[shell.ShellWord]) -> bool:
+def match_arguments(wanted: Sequence[paths.Glob], words: Sequence[shell.ShellWord]) -> bool:
     at = 0
     for glob in wanted:
         behind_option = False
@@ -126,7 +126,7 @@ def match_arguments(wanted: Sequence[globs.Glob], words: Sequence[shell.ShellWor
             at += 1
             if not word.known or word.wild:
                 return True
-            if globs.match_glob(_fold_glob(glob), paths.normalize_name(word.text)):
+            if paths.match_glob(_fold_glob(glob), paths.normalize_name(word.text)):
                 break
             # Options, and the values that may follow them, do not hide a command: `git -C x push` is a push.
             is_option = word.text.startswith("-")
@@ -139,11 +139,11 @@ def match_arguments(wanted: Sequence[globs.Glob], words: Sequence[shell.ShellWor
 
 
 @lru_cache(maxsize=512)
-def _fold_glob(glob: globs.Glob) -> globs.Glob:
+def _fold_glob(glob: paths.Glob) -> paths.Glob:
     return tuple(paths.normalize_name(token) if isinstance(token, str) else token for token in glob)
 
 
-def _stays_in_folder(glob: globs.Glob, text: str) -> bool:
+def _stays_in_folder(glob: paths.Glob, text: str) -> bool:
     """A wildcard in the name of a program does not reach into other folders."""
     return text.count("/") == glob.count("/")
 

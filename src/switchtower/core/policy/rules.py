@@ -11,7 +11,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from switchtower.core import events
-from switchtower.core.policy import command_analysis, globs, paths, patterns
+from switchtower.core.policy import command_analysis, paths, patterns
 
 
 class Ruling(StrEnum):
@@ -166,7 +166,7 @@ def describe_always(rule: events.Rule) -> str:
 
 
 def matches_tool(pattern: str, tool: str) -> bool:
-    return globs.match_glob(globs.parse_rule_glob(pattern), tool[:_LONGEST])
+    return paths.match_glob(paths.parse_rule_glob(pattern), tool[:_LONGEST])
 
 
 def is_for_tool(rule: events.Rule, tool: str) -> bool:
@@ -176,7 +176,7 @@ def is_for_tool(rule: events.Rule, tool: str) -> bool:
         return not is_ours(tool)
     if rule.effect == Ruling.ALLOW:
         return matches_tool(rule.tool, tool)
-    return globs.match_glob(globs.parse_rule_glob(paths.normalize_name(rule.tool)), paths.normalize_name(tool[:_LONGEST]))
+    return paths.match_glob(paths.parse_rule_glob(paths.normalize_name(rule.tool)), paths.normalize_name(tool[:_LONGEST]))
 
 
 def is_file_restriction(rule: events.Rule, tool: str, files: Sequence[paths.Parts], workspace: str) -> bool:

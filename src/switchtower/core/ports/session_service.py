@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from msgspec import Struct
 
 from switchtower.core import commands, errors, events
-from switchtower.core.ports import host_services, journal
+from switchtower.core.ports import host_services as ports_host_services
+from switchtower.core.ports import journal
 from switchtower.core.session import Session
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class SessionService(Protocol):
         ...
 
     @property
-    def host_services(self) -> host_services.HostServices: ...
+    def host_services(self) -> ports_host_services.HostServices: ...
 
     async def get_session(self, session_id: str) -> Session:
         """Returns a copy of the session in its own order and as committed; the copy does not change."""

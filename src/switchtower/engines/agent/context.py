@@ -12,7 +12,7 @@ from switchtower.core import events
 from switchtower.core import policy as core_policy
 from switchtower.core.ports import engine
 from switchtower.engines.agent import turns
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
+from switchtower.engines.agent.prompts.system_prompt import PromptCatalog
 from switchtower.engines.agent.trust import FolderTrust
 from switchtower.engines.agent.undo import ChangeTracker
 from switchtower.extensions.loader import ExtensionLoader

@@ -25,7 +25,6 @@ from switchtower.core import policy as core_policy
 from switchtower.engines.agent.prompts import files
 from switchtower.models import entries
 from switchtower.tools.mcp import config as mcp
-from switchtower.tools.mcp import config_files as mcp_files
 
 FILE_LIMIT = 64 * 1024
 SYSTEM_LIMIT = 64 * 1024
@@ -173,8 +172,8 @@ def _make_budget(limits: _BudgetKeys) -> events.Budget:
 
 
 def _check_servers(servers: dict[str, dict[str, Any]], redactor: redact.Redactor) -> dict[str, dict[str, Any]]:
-    if len(servers) > mcp_files.MOST_SERVERS:
-        raise InvalidPreset(f"`mcpServers` has more than {mcp_files.MOST_SERVERS} servers")
+    if len(servers) > mcp.MOST_SERVERS:
+        raise InvalidPreset(f"`mcpServers` has more than {mcp.MOST_SERVERS} servers")
     read = {name: _convert(entry, mcp.ServerEntry, f"mcpServers.{name}") for name, entry in servers.items()}
     for name, entry in read.items():
         # Redaction would replace the secret with a mark when the session is journalled, and the server would get the mark.

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from switchtower.core import events
 from switchtower.core.ports import engine
-from switchtower.engines.agent import turns
+from switchtower.engines.agent import turns as agent_turns
 from switchtower.engines.agent.context import AgentServices
 from switchtower.models import port
 
@@ -123,7 +123,7 @@ async def take_turn_with_retries(
     *,
     quiet: bool = False,
     retries: bool = True,
-) -> turns.ModelTurn:
+) -> agent_turns.ModelTurn:
     """Returns one message of the model, no longer than the run's budget allows. A wait that would end after the run's time is not
     started. Raises `BudgetExceeded` when failed attempts have used the budget up.
     """
@@ -131,7 +131,7 @@ async def take_turn_with_retries(
     while True:
         try:
             limited = replace(request, max_output_tokens=meter.tokens_left)
-            turn = await turns.take_turn(model, limited, context, quiet=quiet, stall_after=services.stall_after)
+            turn = await agent_turns.take_turn(model, limited, context, quiet=quiet, stall_after=services.stall_after)
         except port.ModelError as trouble:
             if trouble.usage is not None:
                 meter.add(trouble.usage)

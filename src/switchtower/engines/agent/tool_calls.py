@@ -18,9 +18,9 @@ from switchtower.engines.agent import approvals
 from switchtower.engines.agent.context import AgentRun, AgentServices, RunStopped
 from switchtower.engines.agent.tools import AskUserTool, ReadSkillTool
 from switchtower.extensions.ui import RunContextUi
-from switchtower.tools import outcome, previews, registry
+from switchtower.tools import outcome, registry
 from switchtower.tools.files import links, scope
-from switchtower.tools.mcp import config_files
+from switchtower.tools.mcp import config
 from switchtower.tools.mcp.config import ServerConfig
 
 MOST_AT_ONCE = 8
@@ -129,7 +129,7 @@ def _is_still_waiting(call: events.ToolRequest, task: engine.Task) -> bool:
 
 async def _request_approval(call: events.ToolRequest, judgement: policy.Judgement, agent_run: AgentRun) -> engine.Message | None:
     """Returns None when the call is approved."""
-    preview = await previews.make_preview(call.tool, call.args, _make_tool_context(call, agent_run))
+    preview = await registry.make_preview(call.tool, call.args, _make_tool_context(call, agent_run))
     if "problem" in preview:
         return await _record_result(call, agent_run, _make_refusal(f"not run: it cannot be shown: {preview['problem']}"))
     question = approvals.make_question(
@@ -142,7 +142,7 @@ async def _request_approval(call: events.ToolRequest, judgement: policy.Judgemen
     if answer.verdict is events.Verdict.APPROVE:
         if answer.rule is not None:
             agent_run.policy = agent_run.policy.with_grant(answer.rule)
-        now = await previews.make_preview(call.tool, call.args, _make_tool_context(call, agent_run))
+        now = await registry.make_preview(call.tool, call.args, _make_tool_context(call, agent_run))
         if approvals.make_subject(call, agent_run.task, now, agent_run.folder) != question.subject:
             changed = "not run: the file was changed after this was approved; look at it again"
             return await _record_result(call, agent_run, outcome.make_failure(outcome.ToolErrorType.STALE_FILE, changed))
@@ -236,9 +236,9 @@ async def assemble_toolbox(agent_run: AgentRun, services: AgentServices) -> regi
     return registry.Toolbox([*services.toolbox.tools, *skills, *tools, *asking])
 
 
-def _list_preset_servers(preset: events.Preset) -> config_files.SessionServers:
+def _list_preset_servers(preset: events.Preset) -> config.SessionServers:
     """A preset of the workspace came with it, as its `.mcp.json` did, so its servers need an approval as well."""
-    return config_files.SessionServers(preset.servers, preset.file, trusted=preset.origin == "user")
+    return config.SessionServers(preset.servers, preset.file, trusted=preset.origin == "user")
 
 
 async def _is_admitted(config: ServerConfig, agent_run: AgentRun) -> bool:

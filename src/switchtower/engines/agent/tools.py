@@ -7,8 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from switchtower.engines.agent.prompts.catalog import PromptCatalog
-from switchtower.engines.agent.prompts.system_prompt import READ_SKILL
+from switchtower.engines.agent.prompts.system_prompt import READ_SKILL, PromptCatalog
 from switchtower.extensions import port
 from switchtower.tools import outcome, tool
 

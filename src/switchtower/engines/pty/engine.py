@@ -14,7 +14,7 @@ from switchtower.engines.pty.approvals import PromptApprovals
 from switchtower.engines.pty.output import OutputPump
 from switchtower.engines.pty.program import ProgramNotStarted, TerminalProgram
 from switchtower.engines.pty.screen import TerminalScreen
-from switchtower.tools.processes import command_environment, commands
+from switchtower.tools.processes import commands, marks
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
 TOOL = "terminal"
@@ -71,11 +71,9 @@ class TerminalEngine:
         """Returns the user's own environment, complete: it is the user's program, and it needs its keys. Only the daemon's own
         variables are removed, and those that describe the terminal that the daemon was started in.
         """
-        left_out = command_environment.DAEMONS_SECRETS | ANOTHER_TERMINALS
-        around = command_environment.get_full_environment()
-        passed = {
-            name: value for name, value in around.items() if not (command_environment.is_internal(name) or name in left_out)
-        }
+        left_out = marks.DAEMONS_SECRETS | ANOTHER_TERMINALS
+        around = marks.get_full_environment()
+        passed = {name: value for name, value in around.items() if not (marks.is_internal(name) or name in left_out)}
         return {
             **passed,
             "TERM": "xterm-256color",

@@ -21,7 +21,7 @@ from typing import Literal, Self
 
 from switchtower.engines.pty import terminal
 from switchtower.tools import concurrency
-from switchtower.tools.processes import command_environment, commands, marks, orphans, proc
+from switchtower.tools.processes import commands, marks, orphans, proc
 from switchtower.tools.sandboxes import launch
 
 _TERMINAL_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
@@ -95,7 +95,7 @@ def _build_python_taker() -> list[str]:
 @cache
 def _find_setsid() -> str | None:
     """Tries it once: not every `setsid` supports terminals."""
-    setsid = command_environment.find_program("setsid")
+    setsid = marks.find_program("setsid")
     if setsid is None:
         return None
     main, terminal = os.openpty()

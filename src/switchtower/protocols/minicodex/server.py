@@ -10,7 +10,7 @@ from msgspec import Struct
 from switchtower.core import commands, events, roles
 from switchtower.core.ports import session_service
 from switchtower.core.roles import Access
-from switchtower.core.rules import terminals
+from switchtower.core.rules import user_actions
 from switchtower.protocols.minicodex import connection
 from switchtower.protocols.minicodex.connection import MiniCodexConnection
 from switchtower.protocols.minicodex.session_views import SessionViewCache
@@ -85,7 +85,7 @@ class MiniCodexServer:
             attach_token_sha256=hashlib.sha256(token.encode()).hexdigest(),
             id_is_fresh=True,
             preset=preset,
-            program=terminals.make_program(program) if program else None,
+            program=user_actions.make_program(program) if program else None,
         )
         await self._tower.host_services.look_up_model(command)
         await self._tower.ask(self._tower.host_services.prepare_session(command))

@@ -21,8 +21,7 @@ from switchtower.core.roles import Access
 from switchtower.protocols.pi import encoder, inbound
 from switchtower.protocols.pi import responses as frames
 from switchtower.protocols.pi.dispatch.dispatcher import CommandDispatcher
-from switchtower.protocols.pi.sessions.loaded import LoadedSession
-from switchtower.protocols.pi.sessions.streams import SessionStreams
+from switchtower.protocols.pi.sessions.loaded import LoadedSession, SessionStreams
 from switchtower.protocols.pi.stream_state import PiStreamState
 from switchtower.transports.stream import TRY_AGAIN_LATER, Outbox, Packet, Stream
 

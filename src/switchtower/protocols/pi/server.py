@@ -17,10 +17,8 @@ from switchtower.protocols.pi.dispatch import ports, receipts
 from switchtower.protocols.pi.dispatch.dispatcher import CommandDispatcher
 from switchtower.protocols.pi.dispatch.limits import DispatchLimits
 from switchtower.protocols.pi.errors import PiCommandError
-from switchtower.protocols.pi.handlers.bash_breaker import BashBreaker
-from switchtower.protocols.pi.handlers.configuration import ConfigurationHandlers
-from switchtower.protocols.pi.handlers.context import Client, HandlerContext, SessionHandler, bind_session
-from switchtower.protocols.pi.handlers.queries import QueryHandlers, ServerHandlers
+from switchtower.protocols.pi.handlers.context import BashBreaker, Client, HandlerContext, SessionHandler, bind_session
+from switchtower.protocols.pi.handlers.queries import ConfigurationHandlers, QueryHandlers, ServerHandlers
 from switchtower.protocols.pi.handlers.runs import (
     SERVER_ACTOR,
     RunHandlers,
@@ -31,8 +29,7 @@ from switchtower.protocols.pi.handlers.runs import (
 from switchtower.protocols.pi.handlers.sessions import SessionHandlers
 from switchtower.protocols.pi.sessions.files import SessionFiles
 from switchtower.protocols.pi.sessions.info import PiModelCatalog
-from switchtower.protocols.pi.sessions.loaded import LoadedSessions
-from switchtower.protocols.pi.sessions.streams import SessionStreams
+from switchtower.protocols.pi.sessions.loaded import LoadedSessions, SessionStreams
 from switchtower.protocols.pi.settings import PiSettings
 from switchtower.transports.stream import TRY_AGAIN_LATER, Packet, Receiver
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 from switchtower.core import commands, events, flows, policy
 from switchtower.core import errors as core_errors
 from switchtower.core.roles import Action
-from switchtower.core.rules import terminals
+from switchtower.core.rules import user_actions
 from switchtower.protocols.push import errors, extension_messages, messages
 
 UNKNOWN_REQUEST = "req_unknown"
@@ -173,7 +173,9 @@ def build_start_session(
         preset=request.preset,
         trusts_folder=request.trust,
         id_is_fresh=True,
-        program=terminals.parse_program(request.engine, request.command, tool=request.tool, cols=request.cols, rows=request.rows),
+        program=user_actions.parse_program(
+            request.engine, request.command, tool=request.tool, cols=request.cols, rows=request.rows
+        ),
         flow=flows.parse_flow(request.engine, _build_flow(request.flow) if request.flow else None),
     )
 

@@ -11,7 +11,7 @@ import msgspec
 
 from switchtower.core import commands, events, states
 from switchtower.core.roles import Action
-from switchtower.core.rules import terminals
+from switchtower.core.rules import user_actions
 from switchtower.protocols.relay import encoder, messages, wire_values
 
 UNKNOWN = "unknown"
@@ -42,8 +42,8 @@ def make_opening_events(
     tool: str = UNKNOWN,
     cwd: str = "",
     command: str = "",
-    cols: int = terminals.COLS,
-    rows: int = terminals.ROWS,
+    cols: int = user_actions.COLS,
+    rows: int = user_actions.ROWS,
 ) -> tuple[events.AnyEvent, ...]:
     """Makes the first events of a session of another host."""
     by = events.Actor(name=host, via="host")
@@ -158,8 +158,8 @@ def _convert_event(host: str, type_: str, fields: _Fields, at_ms: int) -> tuple[
                 cwd=fields.take_text("cwd", ""),
                 command=fields.take_text("command", ""),
                 # It is also passed on as it came: the document does not have it.
-                cols=_read_size_or(fields, "cols", terminals.COLS),
-                rows=_read_size_or(fields, "rows", terminals.ROWS),
+                cols=_read_size_or(fields, "cols", user_actions.COLS),
+                rows=_read_size_or(fields, "rows", user_actions.ROWS),
             )
         case "run.awaiting_input":
             reason = fields.take_choice("reason", encoder.REASONS, "unknown")
@@ -319,12 +319,12 @@ def _make_exit(exit_code: int, ended_by: str) -> tuple[events.AnyEvent, ...]:
 
 def _read_size_or(fields: _Fields, name: str, default: int) -> int:
     value = fields.left.get(name)
-    return value if type(value) is int and 1 <= value <= terminals.LARGEST else default
+    return value if type(value) is int and 1 <= value <= user_actions.LARGEST else default
 
 
 def _read_size(fields: _Fields, name: str) -> int:
     value = fields.take_number(name)
-    if not 1 <= value <= terminals.LARGEST:
+    if not 1 <= value <= user_actions.LARGEST:
         raise InvalidReport(f"`{name}` is not a size")
     return value
 

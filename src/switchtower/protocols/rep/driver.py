@@ -15,7 +15,7 @@ from uuid import uuid4
 from msgspec import Raw, Struct, structs
 
 from switchtower.protocols.rep import client as rep_client
-from switchtower.protocols.rep import errors, messages, outcome
+from switchtower.protocols.rep import errors, messages
 from switchtower.protocols.rep.runtime_process import RuntimeNotStarted
 
 RunEvent = dict[str, Any]
@@ -145,12 +145,12 @@ async def drive_run(
     check: CheckFlow | None = None,
     drive_control: DriveControl | None = None,
     kill: asyncio.Event | None = None,
-) -> outcome.FlowRunOutcome:
+) -> rep_client.FlowRunOutcome:
     """Drives the run. Setting `cancel` cancels it, and so does cancelling the task, which then stays cancelled. Cancelling the
     task of a run that was cancelled already, or setting `kill`, ends the runtime at once. An error that `on_event` raises ends
     the run and is raised here."""
     if check is not None and (problem := check(order.ir)) is not None:
-        return outcome.make_invalid(_get_flow_name(order.ir), problem)
+        return rep_client.make_invalid(_get_flow_name(order.ir), problem)
     driving = _RunDriver(
         order,
         cancel or asyncio.Event(),
@@ -169,7 +169,7 @@ async def drive_run(
             process_mark=order.process_mark,
         )
     except RuntimeNotStarted as problem:
-        return driving.make_failure(outcome.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, str(problem)))
+        return driving.make_failure(rep_client.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, str(problem)))
     graceful = False
     try:
         ended = await driving.run()
@@ -208,7 +208,7 @@ class _RunDriver:
         self.was_cancelled = False
         """The runtime was ended before it finished."""
 
-    async def run(self) -> outcome.FlowRunOutcome:
+    async def run(self) -> rep_client.FlowRunOutcome:
         work = asyncio.create_task(self._drive())
         cancelled = asyncio.create_task(self._cancel.wait())
         # rep 3.1: the engine timeout counts from the start of the runtime.
@@ -227,7 +227,7 @@ class _RunDriver:
             self.was_cancelled = await _cancel_task(work)
         return self._make_cancelled_outcome() if self.was_cancelled else work.result()
 
-    async def _wait_for_cancel(self, work: "asyncio.Task[outcome.FlowRunOutcome]") -> None:
+    async def _wait_for_cancel(self, work: "asyncio.Task[rep_client.FlowRunOutcome]") -> None:
         """rep 10: the run is cancelled once, and then it has five seconds. Before a run was requested there is nothing to cancel.
         A runtime that hangs with an answer due is sent the `Cancel` anyway: another of its threads may read it."""
         if self._is_starting and not self._kill.is_set():
@@ -248,19 +248,19 @@ class _RunDriver:
             # A start that has no answer yet has at least the id that was requested.
             self.client.send_out_of_turn(messages.CANCEL, messages.RunRef(self._run_id or self._order.run_id))
 
-    def _make_cancelled_outcome(self) -> outcome.FlowRunOutcome:
+    def _make_cancelled_outcome(self) -> rep_client.FlowRunOutcome:
         if self._cancel.is_set():
             message = "the run was cancelled before it began"
             if self._is_starting:
                 message = f"the run was cancelled; the runtime did not stop within {self._order.cancel_grace_s:g} s and was ended"
-            return self.make_failure(outcome.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, message, cause="Cancelled"))
+            return self.make_failure(rep_client.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, message, cause="Cancelled"))
         message = (
             f"the run took longer than the engine timeout of {self._order.timeout_s:g} s and was ended; "
             "hint: allow more with `--timeout`"
         )
-        return self.make_failure(outcome.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, message, cause="Timeout"))
+        return self.make_failure(rep_client.make_error(errors.RepErrorCode.BROKEN_TRANSPORT, message, cause="Timeout"))
 
-    async def _drive(self) -> outcome.FlowRunOutcome:
+    async def _drive(self) -> rep_client.FlowRunOutcome:
         try:
             ir = await self._negotiate()
             if ir is None:
@@ -270,10 +270,10 @@ class _RunDriver:
         except rep_client.RuntimeUnsuitable as problem:
             return self.make_failure(problem.error)
         except rep_client.RuntimeRequestError as refused:
-            return self.make_failure(outcome.convert_runtime_error(refused.code, refused.message, refused.data))
+            return self.make_failure(rep_client.convert_runtime_error(refused.code, refused.message, refused.data))
         except rep_client.RuntimeConnectionError as broken:
-            cause: outcome.FailureCause | None = "Cancelled" if self._cancel.is_set() else None
-            return self.make_failure(outcome.make_error(broken.code, broken.message, details=broken.details, cause=cause))
+            cause: rep_client.FailureCause | None = "Cancelled" if self._cancel.is_set() else None
+            return self.make_failure(rep_client.make_error(broken.code, broken.message, details=broken.details, cause=cause))
 
     async def _negotiate(self) -> dict[str, Any] | None:
         """Returns the flow as this runtime can run it; None when it can run it only step by step."""
@@ -290,7 +290,7 @@ class _RunDriver:
         rep_client.check_capabilities(offer, order.required, engine=order.engine)
         return order.ir
 
-    async def _run_step_by_step(self) -> outcome.FlowRunOutcome:
+    async def _run_step_by_step(self) -> rep_client.FlowRunOutcome:
         assert self._drive_control is not None
         self._is_starting = self._is_directed = True
         # rep 3: a runtime is a process for each run, and now each step is a run. This one has reported its capabilities.
@@ -313,7 +313,7 @@ class _RunDriver:
         started = await self.client.call(messages.START_RUN, messages.StartRun(ir, order.inputs, options), messages.Started)
         self._run_id = started.run_id
 
-    async def _poll_until_done(self) -> outcome.FlowRunOutcome:
+    async def _poll_until_done(self) -> rep_client.FlowRunOutcome:
         reference = messages.RunRef(self._run_id)
         pause = _MIN_POLL_INTERVAL
         while True:
@@ -363,17 +363,17 @@ class _RunDriver:
             async with asyncio.timeout(pause):
                 await self._cancel.wait()
 
-    def _make_ended(self, status: outcome.OutcomeStatus) -> outcome.FlowRunOutcome:
+    def _make_ended(self, status: rep_client.OutcomeStatus) -> rep_client.FlowRunOutcome:
         if status == "completed":
             return self._make_outcome(status, self._summary)
         if self._cancel_sent:
-            return self.make_failure(self._make_cancelled_summary(outcome.parse_error(self._summary.get("error"))))
-        reported = outcome.parse_error(self._summary.get("error"))
+            return self.make_failure(self._make_cancelled_summary(rep_client.parse_error(self._summary.get("error"))))
+        reported = rep_client.parse_error(self._summary.get("error"))
         if reported is None and self._collector.last_failed is not None:
-            reported = outcome.parse_error(self._collector.last_failed.get("error"))
+            reported = rep_client.parse_error(self._collector.last_failed.get("error"))
         if reported is None:
-            cause: outcome.FailureCause | None = "Cancelled" if self._cancel.is_set() else None
-            reported = outcome.make_error(
+            cause: rep_client.FailureCause | None = "Cancelled" if self._cancel.is_set() else None
+            reported = rep_client.make_error(
                 errors.RepErrorCode.STEP_FAILED, "the run failed; the runtime gave no reason", cause=cause
             )
         return self.make_failure(reported)
@@ -387,16 +387,16 @@ class _RunDriver:
         ):
             return reported
         details = {} if reported is None else {"error": reported}
-        return outcome.make_error(
+        return rep_client.make_error(
             errors.RepErrorCode.BROKEN_TRANSPORT, "the run was cancelled", details=details, cause="Cancelled"
         )
 
-    def make_failure(self, error: dict[str, Any]) -> outcome.FlowRunOutcome:
+    def make_failure(self, error: dict[str, Any]) -> rep_client.FlowRunOutcome:
         counts = {"completed_steps": 0, "failed_steps": 0}
         return self._make_outcome("failed", {**counts, **self._summary, "error": error})
 
-    def _make_outcome(self, status: outcome.OutcomeStatus, summary: dict[str, Any]) -> outcome.FlowRunOutcome:
-        return outcome.FlowRunOutcome(
+    def _make_outcome(self, status: rep_client.OutcomeStatus, summary: dict[str, Any]) -> rep_client.FlowRunOutcome:
+        return rep_client.FlowRunOutcome(
             flow=_get_flow_name(self._order.ir),
             status=status,
             summary=summary,
@@ -411,7 +411,7 @@ def _get_flow_name(ir: dict[str, Any]) -> str:
     return name if isinstance(name, str) else ""
 
 
-async def _cancel_task(work: "asyncio.Task[outcome.FlowRunOutcome]") -> bool:
+async def _cancel_task(work: "asyncio.Task[rep_client.FlowRunOutcome]") -> bool:
     """Cancels the work. Returns whether it was still running."""
     if work.done():
         return False

@@ -23,7 +23,7 @@ from msgspec import structs
 from switchtower.core import errors
 from switchtower.core.ports import journal
 from switchtower.stores import packed_rows
-from switchtower.stores.postgres import database, listener
+from switchtower.stores.postgres import database, pool
 from switchtower.stores.postgres.database import PostgresConnection
 
 
@@ -245,7 +245,7 @@ class PostgresBatch:
         ]
 
     def _make_notice(self, node_id: str) -> str:
-        return listener.encode_notice(node_id, {session_id: (step.before, step.head) for session_id, step in self._steps.items()})
+        return pool.encode_notice(node_id, {session_id: (step.before, step.head) for session_id, step in self._steps.items()})
 
 
 def _transpose(rows: list[tuple[Any, ...]], width: int) -> list[list[Any]]:

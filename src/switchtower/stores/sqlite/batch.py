@@ -23,7 +23,7 @@ from switchtower.core import errors
 from switchtower.core.ports import journal
 from switchtower.stores import packed_rows
 from switchtower.stores.audit import CHAINED
-from switchtower.stores.sqlite import audit
+from switchtower.stores.sqlite import inspection
 
 _LIMIT = 4_096
 
@@ -149,7 +149,7 @@ class SqliteBatch:
         self._cards: dict[int, tuple[Any, ...]] = {}
         self._epochs: dict[int, int] = {}
         self._events: list[Any] = []
-        self._chained: list[audit.ChainedEvent] = []
+        self._chained: list[inspection.ChainedEvent] = []
         self._snapshots: dict[int, tuple[int, int, bytes]] = {}
         self._receipts: list[Any] = []
         self._replacing: dict[tuple[str, str], tuple[Any, ...]] = {}
@@ -166,7 +166,7 @@ class SqliteBatch:
         receipts = [(receipt, _make_receipt_values(receipt, append)) for receipt in append.receipts]
 
         sid, head = standing.sid, standing.head
-        chained: list[audit.ChainedEvent] = []
+        chained: list[inspection.ChainedEvent] = []
         for entry in append.entries:
             head += 1
             if entry[3] in CHAINED:
@@ -233,7 +233,7 @@ class SqliteBatch:
         for sql, values in _REPLACING_RECEIPTS.build_statements([value for row in self._replacing.values() for value in row]):
             cursor.execute(sql, values)
         if self._chained:
-            audit.extend_chain(connection, self._chained)
+            inspection.extend_chain(connection, self._chained)
         cursor.execute("COMMIT")
 
 

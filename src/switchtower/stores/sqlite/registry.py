@@ -16,7 +16,7 @@ import msgspec
 
 from switchtower.core import errors, roles
 from switchtower.core.ports import journal, registry
-from switchtower.stores.sqlite import audit, database
+from switchtower.stores.sqlite import database, inspection
 
 Result = TypeVar("Result")
 
@@ -306,7 +306,7 @@ _decode_note = msgspec.json.Decoder(journal.AuditNote).decode
 
 def _insert_note(connection: sqlite3.Connection, note: journal.AuditNote | None) -> None:
     if note is not None:
-        audit.extend_chain(connection, [(note.ts_ms, "", 0, note.kind, _encode_note(note))])
+        inspection.extend_chain(connection, [(note.ts_ms, "", 0, note.kind, _encode_note(note))])
 
 
 def _check_not_last(connection: sqlite3.Connection, name: str) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 from switchtower.core import events
 from switchtower.stores import audit, packed_rows, verification
 from switchtower.stores.audit import ACCOUNTS, SESSIONS, AuditLink, ChainReport, ChainVerifier
-from switchtower.stores.sqlite import audit as sqlite_audit
-from switchtower.stores.sqlite import inspection
+from switchtower.stores.sqlite import inspection as sqlite_audit
 from switchtower.stores.verification import ReportProgress, VerificationReport
 
 _PAGE = 500
@@ -21,8 +20,8 @@ _PAGE = 500
 def verify_journal(path: Path, progress: ReportProgress = lambda *_: None) -> VerificationReport:
     """Raises `StoreUnreadable` for a file that is not a journal. Takes as long as reading all of it."""
     report = VerificationReport(str(path))
-    with inspection.open_readonly(path) as connection:
-        report.schema = inspection.read_schema_version(connection)
+    with sqlite_audit.open_readonly(path) as connection:
+        report.schema = sqlite_audit.read_schema_version(connection)
         try:
             _check_pages(connection, report, progress)
             _check_sessions(connection, report, progress)
@@ -107,10 +106,10 @@ LIMIT 1
 
 def verify_audit_chains(journal: Path, registry: Path, wanted: frozenset[str] = frozenset()) -> list[ChainReport]:
     """Raises `StoreUnreadable`. A home without a registry has one chain."""
-    with _open_chain(journal, inspection.JOURNAL) as connection:
+    with _open_chain(journal, sqlite_audit.JOURNAL) as connection:
         found = [_verify_sessions(connection, ChainVerifier(SESSIONS, wanted))]
     if registry.exists():
-        with _open_chain(registry, inspection.REGISTRY) as connection:
+        with _open_chain(registry, sqlite_audit.REGISTRY) as connection:
             check = ChainVerifier(ACCOUNTS, wanted)
             for _ in check.verify_links(sqlite_audit.read_links(connection)):
                 pass
@@ -121,11 +120,11 @@ def verify_audit_chains(journal: Path, registry: Path, wanted: frozenset[str] = 
 
 def read_audit_links(journal: Path, registry: Path) -> Iterator[tuple[str, AuditLink]]:
     """Yields all links with the name of their chain, in order. Raises `StoreUnreadable`."""
-    with _open_chain(journal, inspection.JOURNAL) as connection:
+    with _open_chain(journal, sqlite_audit.JOURNAL) as connection:
         for link in sqlite_audit.read_links(connection):
             yield SESSIONS, link
     if registry.exists():
-        with _open_chain(registry, inspection.REGISTRY) as connection:
+        with _open_chain(registry, sqlite_audit.REGISTRY) as connection:
             for link in sqlite_audit.read_links(connection):
                 yield ACCOUNTS, link
 
@@ -145,7 +144,7 @@ def _verify_sessions(connection: sqlite3.Connection, check: ChainVerifier) -> Ch
 
 @contextmanager
 def _open_chain(path: Path, kind: str) -> Iterator[sqlite3.Connection]:
-    with inspection.open_readonly(path, kind) as connection:
+    with sqlite_audit.open_readonly(path, kind) as connection:
         connection.execute("BEGIN")
         if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'audit_head'").fetchone() is None:
             raise verification.StoreUnreadable(

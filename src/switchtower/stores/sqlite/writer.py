@@ -18,7 +18,7 @@ from typing import Any
 
 from switchtower.core import errors
 from switchtower.core.ports import journal
-from switchtower.stores.sqlite import audit, database, retention
+from switchtower.stores.sqlite import database, inspection, retention
 from switchtower.stores.sqlite.batch import SessionHeadsCache, SqliteBatch
 
 WriterJob = Callable[[sqlite3.Connection], Generator[None, None, int]]
@@ -99,7 +99,7 @@ class SqliteWriter:
         try:
             with contextlib.closing(database.open_for_writing(self._path)) as connection:
                 database.migrate(connection)
-                audit.adopt_past_decisions(connection)
+                inspection.adopt_past_decisions(connection)
                 self._connection = connection
                 self._heads = SessionHeadsCache(connection)
                 self._call_in_loop(_resolve_all, [self._started], [])

@@ -11,7 +11,7 @@ from typing import Any
 
 from switchtower.stores import packed_rows
 from switchtower.stores.audit import ACCOUNTS, SESSIONS, AuditLink
-from switchtower.stores.sqlite import audit, database, inspection
+from switchtower.stores.sqlite import database, inspection
 from switchtower.stores.transfer.ports import REGISTRY, SECRET_FILES, ReceiptRow, RecordRow, SessionRow
 from switchtower.stores.verification import StoreUnreadable
 
@@ -79,13 +79,13 @@ class SqliteSource:
     async def read_links(self, chain: str) -> AsyncIterator[list[AuditLink]]:
         if (connection := self._get_connection(chain)) is not None:
             with translate_errors():
-                for link in audit.read_links(connection):
+                for link in inspection.read_links(connection):
                     yield [link]
 
     async def read_chain_head(self, chain: str) -> tuple[int, bytes] | None:
         connection = self._get_connection(chain)
         with translate_errors():
-            return None if connection is None else audit.read_chain_head(connection)
+            return None if connection is None else inspection.read_chain_head(connection)
 
     def _get_connection(self, chain: str) -> sqlite3.Connection | None:
         return self._journal if chain == SESSIONS else self._registry
@@ -204,10 +204,10 @@ class SqliteTarget(SqliteSource):
         connection.execute("DELETE FROM audit_head")
 
     async def put_links(self, chain: str, links: Sequence[AuditLink]) -> None:
-        audit.insert_links(self._begin_change(_FILES[chain]), links)
+        inspection.insert_links(self._begin_change(_FILES[chain]), links)
 
     async def put_chain_head(self, chain: str, number: int, hash_: bytes) -> None:
-        audit.store_chain_head(self._begin_change(_FILES[chain]), number, hash_)
+        inspection.store_chain_head(self._begin_change(_FILES[chain]), number, hash_)
 
     async def put_secrets(self, secrets: Mapping[str, bytes]) -> None:
         """Takes the secrets that a home stores as files. They are kept in memory until the end."""

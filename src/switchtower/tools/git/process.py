@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from switchtower.tools import outcome
 from switchtower.tools.git import repository
-from switchtower.tools.processes import cancellation, command_environment
+from switchtower.tools.processes import cancellation, marks
 from switchtower.tools.processes.cancellation import CancelScope, HelperProgram
 
 
@@ -97,7 +97,7 @@ class GitRunner(Struct, frozen=True):
 
 
 def find_git() -> str:
-    found = command_environment.find_program("git")
+    found = marks.find_program("git")
     if found is None:
         raise GitUnavailable("git is not installed", hint="install git, version 2.31 or newer")
     return found

@@ -11,9 +11,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from switchtower.tools import outcome, safe_text, tool
-from switchtower.tools.files import output_files, scope
+from switchtower.tools.files import files, scope
 from switchtower.tools.git import view
-from switchtower.tools.processes import cancellation, command_environment, tools
+from switchtower.tools.processes import cancellation, marks, tools
 
 KEEP_BYTES = 64 * 1024
 COMMIT_TIME = 300.0
@@ -119,7 +119,7 @@ class GitCommitTool(tool.CoreTool[GitCommitArguments]):
         await self._commands.end_run(run_id)
 
     async def _run_git(self, context: outcome.ToolContext, *args: str) -> tools.CommandResult:
-        variables = {name: value for name, value in command_environment.current_environment().items() if name not in _ELSEWHERE}
+        variables = {name: value for name, value in marks.current_environment().items() if name not in _ELSEWHERE}
         argv = [view.find_git(), "--no-pager", "-c", "core.quotePath=false", *args]
         return await self._commands.run(argv, context, timeout_s=COMMIT_TIME, environment=variables)
 
@@ -151,7 +151,7 @@ def _read_diff(context: outcome.ToolContext, path: str, cancel_scope: cancellati
 
 def _collect_output(seen: view.RepositoryView, args: tuple[str, ...], context: outcome.ToolContext) -> str:
     """Returns git's output; when it is long, its middle is stored in a file."""
-    file = output_files.OutputFile(context.workspace, context.call_id)
+    file = files.OutputFile(context.workspace, context.call_id)
     kept = safe_text.SpillingCapture(KEEP_BYTES, file.descriptor)
     try:
         with seen.start(*args) as running:
@@ -160,7 +160,7 @@ def _collect_output(seen: view.RepositoryView, args: tuple[str, ...], context: o
             if running.exit_code != 0:
                 raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, f"git could not do it: {running.error_text}")
         text = kept.render().rstrip("\n")
-        return output_files.add_output_path(text, kept.total, kept.spilled, KEEP_BYTES, file.publish() if kept.spilled else None)
+        return files.add_output_path(text, kept.total, kept.spilled, KEEP_BYTES, file.publish() if kept.spilled else None)
     finally:
         file.close()
 

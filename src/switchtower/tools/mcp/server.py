@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from switchtower.core import errors
-from switchtower.tools.mcp import config, connection, failures, process, tool_list
+from switchtower.tools.mcp import config, connection, process, tool_list
 from switchtower.tools.processes import marks
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
@@ -158,7 +158,9 @@ class McpServer:
         """Retries until the time or the restarts are used up. Only a process that exited by itself is started again."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.start_s
-        died_of = (self._connection.failure_reason if self._connection is not None else None) or failures.FailureReason("is gone")
+        died_of = (self._connection.failure_reason if self._connection is not None else None) or connection.FailureReason(
+            "is gone"
+        )
         while True:
             if counted:
                 await self._pause(died_of)
@@ -178,13 +180,13 @@ class McpServer:
                 self._handshake = self._connection.handshaken
                 return self._connection
 
-    async def _pause(self, died_of: failures.FailureReason) -> None:
+    async def _pause(self, died_of: connection.FailureReason) -> None:
         now = asyncio.get_running_loop().time()
         while self._restarts and self._restarts[0] < now - RESTARTS_WITHIN:
             self._restarts.popleft()
         if len(self._restarts) >= MOST_RESTARTS:
             spent = f"it was started again {MOST_RESTARTS} times within {RESTARTS_WITHIN / 60:g} minutes and now stays down"
-            raise connection.McpConnectionEnded(failures.FailureReason(f"{died_of.text}; {spent}", died_of.error_text))
+            raise connection.McpConnectionEnded(connection.FailureReason(f"{died_of.text}; {spent}", died_of.error_text))
         self._restarts.append(now)
         await asyncio.sleep(_FIRST_PAUSE * 2 ** (len(self._restarts) - 1))
 
@@ -193,7 +195,7 @@ class McpServer:
         if isinstance(self.config.target, config.ServerProgram):
             start_process = await asyncio.to_thread(self._make_starter, self.config.target)
         if self._stopped:
-            raise connection.McpConnectionEnded(failures.FailureReason("was stopped"))
+            raise connection.McpConnectionEnded(connection.FailureReason("was stopped"))
         return connection.McpConnection(
             self.config, workspace=self._place.workspace, start_process=start_process, handshake=self._handshake
         )
@@ -206,7 +208,7 @@ class McpServer:
             mark = process.make_mark(self._place.session_id)
             argv = marks.wrap_with_mark(self._wrap_in_sandbox(program.argv), mark)
         except OSError as error:
-            raise connection.McpConnectionEnded(failures.FailureReasons(self.config).explain_error(error, None)) from error
+            raise connection.McpConnectionEnded(connection.FailureReasons(self.config).explain_error(error, None)) from error
         return partial(process.ServerProcess, argv, cwd=program.cwd, env=env, mark=mark)
 
     def _wrap_in_sandbox(self, argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -216,7 +218,7 @@ class McpServer:
         try:
             return tuple(self._place.choose_sandbox(self._place.sandbox).wrap(argv, self._place.workspace))
         except errors.SandboxUnavailable as error:
-            raise connection.McpConnectionEnded(failures.FailureReason(f"could not be started: {error.message}")) from error
+            raise connection.McpConnectionEnded(connection.FailureReason(f"could not be started: {error.message}")) from error
 
     async def _report(self, code: str, what: str) -> None:
         await self.report(code, f"the MCP server `{self.config.name}` {what}")

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 from switchtower.tools import concurrency, registry
-from switchtower.tools.mcp import config, config_files, server, tool_list, tools
+from switchtower.tools.mcp import config, server, tool_list, tools
 from switchtower.tools.sandboxes import sandbox as sandboxes
 
 DENIED = "MCP_SERVER_DENIED"
@@ -57,7 +57,7 @@ class McpServers:
         sandbox: str,
         admit: Admit,
         report: server.Report,
-        handed: config_files.SessionServers | None = None,
+        handed: config.SessionServers | None = None,
     ) -> tuple[registry.Tool, ...]:
         """Returns the tools of all admitted and available servers of this workspace. `admit` is called for servers of the
         workspace's file that do not run yet; `report` gets the failures, now and during the run. `handed` are servers that the
@@ -67,9 +67,7 @@ class McpServers:
             return ()
         environment = dict(self._environment())
         trusted = await asyncio.to_thread(self._trusts, workspace)
-        found = await asyncio.to_thread(
-            config_files.find_servers, workspace, self._user_file, environment, handed, trusted=trusted
-        )
+        found = await asyncio.to_thread(config.find_servers, workspace, self._user_file, environment, handed, trusted=trusted)
         nothing_to_do = not found.servers and not found.problems and session_id not in self._sessions
         if nothing_to_do or self._closed:
             return ()
@@ -102,7 +100,7 @@ class _SessionMcpServers:
         self._reported: set[str] = set()
 
     async def list_tools(
-        self, found: config_files.FoundServers, place: server.ServerLocation, admit: Admit, report: server.Report
+        self, found: config.FoundServers, place: server.ServerLocation, admit: Admit, report: server.Report
     ) -> tuple[registry.Tool, ...]:
         async with self._lock:
             await self._report_problems(found.problems, report)

@@ -15,14 +15,14 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from switchtower.tools.mcp import config, message_filter, pipes, process
+from switchtower.tools.mcp import config, message_filter, process
 
 if TYPE_CHECKING:
     import httpx2
     from mcp.shared.message import SessionMessage
 
 
-TOO_LONG = f"the answer is longer than {pipes.LONGEST_LINE // 1024 // 1024} MiB"
+TOO_LONG = f"the answer is longer than {process.LONGEST_LINE // 1024 // 1024} MiB"
 
 
 class StdioTransport:
@@ -53,7 +53,7 @@ class _Reader:
             line = await self._server.output.read_line()
             if line is None:
                 raise anyio.EndOfStream
-            if isinstance(line, pipes.OverlongLine):
+            if isinstance(line, process.OverlongLine):
                 too_long = mcp_types.ErrorData(code=mcp_types.INVALID_REQUEST, message=TOO_LONG)
                 self._replacements += (
                     SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=asked, error=too_long))
@@ -63,7 +63,7 @@ class _Reader:
             try:
                 return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
             except ValueError:
-                self._server.error_pipe.add(line[: pipes.KEEP_OF_LONG] + b"\n")
+                self._server.error_pipe.add(line[: process.KEEP_OF_LONG] + b"\n")
                 self._filter.note_dropped()
                 await self._filter.throttle()
         return self._replacements.popleft()

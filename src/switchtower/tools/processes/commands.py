@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from switchtower.tools import concurrency, safe_text
 from switchtower.tools.git import quarantine
-from switchtower.tools.processes import command_environment, marks, orphans, proc
+from switchtower.tools.processes import marks, orphans, proc
 from switchtower.tools.processes import output as processes_output
 from switchtower.tools.sandboxes import launch
 from switchtower.tools.sandboxes.sandbox import LOCAL, Sandbox
@@ -161,7 +161,7 @@ def _spawn(
 ) -> tuple[subprocess.Popen[bytes], list[int]]:
     """Returns the process and the read ends of its pipes: its output, and its errors when they are separate."""
     variables = {
-        **(command_environment.current_environment() if given is None else given),
+        **(marks.current_environment() if given is None else given),
         "PWD": cwd,
         **mark.environment_variables(),
     }

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from switchtower.core import errors
 from switchtower.tools import concurrency, outcome, tool
-from switchtower.tools.files import output_files
+from switchtower.tools.files import files
 from switchtower.tools.processes import commands
 from switchtower.tools.processes import output as processes_output
 from switchtower.tools.sandboxes import sandbox
@@ -40,7 +40,7 @@ class ToolCommands:
     ) -> CommandResult:
         """Runs the command; a string is run in a shell. Raises `outcome.ToolFailed` when it cannot be started."""
         self._runs.add(context.run_id)
-        file = await concurrency.run_in_thread(output_files.OutputFile, context.workspace, context.call_id)
+        file = await concurrency.run_in_thread(files.OutputFile, context.workspace, context.call_id)
         try:
             where = await concurrency.run_in_thread(sandbox.choose_sandbox, context.sandbox, network=self._network)
             async with processes_output.OutputProgress(context.progress) as watching:
@@ -57,9 +57,7 @@ class ToolCommands:
             output = finished.output
             if finished.spilled_bytes:
                 path = await concurrency.run_in_thread(file.publish)
-                output = output_files.add_output_path(
-                    output, finished.output_bytes, finished.spilled_bytes, commands.KEEP_BYTES, path
-                )
+                output = files.add_output_path(output, finished.output_bytes, finished.spilled_bytes, commands.KEEP_BYTES, path)
         except errors.SandboxUnavailable as error:
             raise outcome.ToolFailed(outcome.ToolErrorType.SANDBOX_UNREACHABLE, error.message) from error
         except FileNotFoundError as error:

@@ -1,21 +1,131 @@
 """Lists, reads and writes files of the run's folder. A listing holds only as many names in memory as it returns, a read returns a
 bounded text, and a write is atomic and can be previewed.
-"""
+
+Searches the run's folder for lines that match, with ripgrep where it is installed and with our own search otherwise.
+
+The query is a regular expression; an invalid one is searched as plain text. It is never an option, and each match that a searcher
+reports is read again through `scope`: a link that changes meanwhile shows nothing."""
 
 import asyncio
 import heapq
 import os
+import re
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
-from switchtower.tools import concurrency, safe_text
+from switchtower.tools import concurrency, outcome, safe_text
 from switchtower.tools.files import atomic_write, scope
 from switchtower.tools.processes import cancellation
-from switchtower.tools.remote_ops import paths
+from switchtower.tools.remote_ops import host
+from switchtower.tools.search import line_search, workspace_search
+
+MOST_MATCHES = 200
+SEARCH_TIME = 20.0
+_LONGEST_QUERY = 1000
+_LONGEST_LINE = 500
+"""The most bytes of a line; only the start of a longer one is shown."""
+_PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
+_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
+"""`re.escape` is not used: ripgrep does not support an escaped space."""
+
+
+class SearchMatch(Struct, frozen=True):
+    path: str
+    line: int
+    column: int
+    """The column in bytes, from 1, as ripgrep counts."""
+    text: str
+
+
+class SearchResult(Struct, frozen=True):
+    matches: list[SearchMatch]
+    truncated: bool
+
+
+async def search_folder(cwd: str, q: str, *, run_id: str | None = None, seconds: float = SEARCH_TIME) -> SearchResult:
+    """Matches that were found when the time was over are returned as a truncated result. With a run's id, the search process is
+    identified as the run's after a crash of the daemon.
+    """
+    _check(q)
+    matches: list[SearchMatch] = []
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            is_complete = await cancellation.run_in_cancel_scope(run_id, partial(_search, cwd, q, matches))
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        if not matches:
+            raise host.OperationRefused("the search took too long") from None
+        is_complete = False
+    return SearchResult(matches[:MOST_MATCHES], not is_complete)
+
+
+def _check(q: str) -> None:
+    if not q:
+        raise host.OperationRefused("query is empty")
+    if len(q) > _LONGEST_QUERY:
+        raise host.OperationRefused("query is too long")
+    if "\0" in q or "\n" in q:
+        raise host.OperationRefused("query contains a null character or a newline")
+    try:
+        q.encode()
+    except UnicodeEncodeError:
+        raise host.OperationRefused("query is not valid Unicode") from None
+
+
+def _search(cwd: str, q: str, matches: list[SearchMatch], cancel_scope: cancellation.CancelScope) -> bool:
+    """Returns whether those were all."""
+    host.check_folder_exists(cwd)
+    with host.translate_errors():
+        for pattern in (q, _SPECIAL.sub(r"\\\g<0>", q)):
+            with suppress(_InvalidPattern):
+                return _search_pattern(cwd, pattern, matches, cancel_scope)
+    raise host.OperationRefused("the query cannot be searched")
+
+
+class _InvalidPattern(Exception):
+    """The pattern is not a regular expression, or one that is too large."""
+
+
+def _search_pattern(cwd: str, pattern: str, matches: list[SearchMatch], cancel_scope: cancellation.CancelScope) -> bool:
+    query = line_search.LineQuery(pattern=pattern, start=".", glob=None, case_sensitive=True, most_results=MOST_MATCHES)
+    rg = workspace_search.find_ripgrep()
+    argv = workspace_search.build_arguments(rg, query, root=cwd) if rg else line_search.build_command(cwd, query)
+    env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {"LC_ALL": "C.UTF-8"}
+    with cancel_scope.start_program(argv, cwd=cwd, env=env) as program:
+        for find in line_search.parse_matches(program.read_output()):
+            match = _verify_match(cwd, find)
+            if match is not None and len(matches) == MOST_MATCHES:
+                return False
+            if match is not None:
+                matches.append(match)
+        # Without a message, 1 means "nothing found" and 2 "a file could not be opened".
+        if program.exit_code == 2 and program.error_text:
+            raise _InvalidPattern
+        if program.exit_code > 2 or (program.exit_code == 1 and program.error_text):
+            raise host.OperationRefused("the search broke off")
+    return True
+
+
+def _verify_match(cwd: str, find: line_search.LineMatch) -> SearchMatch | None:
+    """Returns the line as the file itself has it, or None when it does not, or may not be read."""
+    with suppress(OSError, outcome.ToolFailed, host.OperationRefused), scope.locate(cwd, find.path) as place:
+        file = host.open_to_read(place)
+        try:
+            is_start = not find.offset or os.pread(file, 1, find.offset - 1) == b"\n"
+            line = os.pread(file, _LONGEST_LINE + 2, find.offset).partition(b"\n")[0].removesuffix(b"\r")
+        finally:
+            os.close(file)
+        if is_start and line[: line_search.COMPARED_BYTES] == find.beginning[: line_search.COMPARED_BYTES]:
+            shown, is_cut = safe_text.truncate_text(line, _LONGEST_LINE, errors="replace")
+            return SearchMatch(safe_text.decode_name(find.path), find.line, find.column, f"{shown}…" if is_cut else shown)
+    return None
+
 
 LIST_LIMIT = 500
 _ENTRIES_PER_CHECK = 1024
@@ -40,7 +150,7 @@ async def list_folder(cwd: str, path: str = ".") -> ListResult:
 
 
 def _list(cwd: str, path: str, cancel_scope: cancellation.CancelScope) -> ListResult:
-    with paths.locate_path(cwd, path) as place:
+    with host.locate_path(cwd, path) as place:
         folder = scope.open_folder(place)
         try:
             with os.scandir(folder) as scanned:
@@ -86,16 +196,16 @@ async def read_file(cwd: str, path: str) -> ReadResult:
 
 
 def _read(cwd: str, path: str) -> ReadResult:
-    with paths.locate_path(cwd, path) as place:
-        paths.refuse_all_but_files(path, place)
-        with os.fdopen(paths.open_to_read(place), "rb") as stream:
+    with host.locate_path(cwd, path) as place:
+        host.refuse_all_but_files(path, place)
+        with os.fdopen(host.open_to_read(place), "rb") as stream:
             piece = stream.read(READ_LIMIT + 1)
     try:
         content, is_cut = safe_text.truncate_text(piece, READ_LIMIT, errors="strict")
     except UnicodeDecodeError:
-        raise paths.OperationRefused(paths.NOT_TEXT) from None
+        raise host.OperationRefused(host.NOT_TEXT) from None
     if "\0" in content:
-        raise paths.OperationRefused(paths.NOT_TEXT)
+        raise host.OperationRefused(host.NOT_TEXT)
     return ReadResult(path, content, is_cut)
 
 
@@ -130,13 +240,13 @@ async def check_write(cwd: str, path: str, content: str) -> None:
 
 
 def _check_place(cwd: str, path: str) -> None:
-    paths.check_path(cwd, path)
+    host.check_path(cwd, path)
     if path.endswith(("/", "/.")):
-        raise paths.OperationRefused(paths.IS_A_FOLDER)
-    with paths.translate_errors():
+        raise host.OperationRefused(host.IS_A_FOLDER)
+    with host.translate_errors():
         try:
             with scope.locate(cwd, path) as place:
-                paths.refuse_all_but_files(path, place)
+                host.refuse_all_but_files(path, place)
         except FileNotFoundError:
             return  # its folders are made when it is written
 
@@ -145,9 +255,9 @@ def _encode(content: str) -> bytes:
     try:
         encoded = content.encode()
     except UnicodeEncodeError:
-        raise paths.OperationRefused("content is not valid Unicode") from None
+        raise host.OperationRefused("content is not valid Unicode") from None
     if len(encoded) > WRITE_LIMIT:
-        raise paths.OperationRefused(paths.TOO_LARGE)
+        raise host.OperationRefused(host.TOO_LARGE)
     return encoded
 
 
@@ -162,11 +272,11 @@ def preview_write(path: str, content: str) -> dict[str, Any]:
 
 
 def _write(cwd: str, path: str, encoded: bytes, permit: atomic_write.WritePermit) -> WriteResult:
-    paths.check_path(cwd, path)
+    host.check_path(cwd, path)
     if path.endswith(("/", "/.")):
-        raise paths.OperationRefused(paths.IS_A_FOLDER)  # before its folders are made
-    with paths.locate_path(cwd, path, make_folders=True) as place:
-        paths.refuse_all_but_files(path, place)
+        raise host.OperationRefused(host.IS_A_FOLDER)  # before its folders are made
+    with host.locate_path(cwd, path, make_folders=True) as place:
+        host.refuse_all_but_files(path, place)
         atomic_write.replace_file(place, encoded, permit=permit)
     return WriteResult(path, len(encoded))
 

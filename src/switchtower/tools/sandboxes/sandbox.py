@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from switchtower import config
 from switchtower.core import errors
-from switchtower.tools.processes import command_environment
+from switchtower.tools.processes import marks
 from switchtower.tools.sandboxes import bubblewrap, launch, seccomp
 
 _IN_HOMES = (
@@ -258,4 +258,4 @@ def _describe_remedy() -> str:
 
 
 def _find_bubblewrap() -> str | None:
-    return command_environment.find_program("bwrap")
+    return marks.find_program("bwrap")

@@ -3,7 +3,8 @@
 Our own search runs in a separate process: a regular expression that never ends cannot be stopped otherwise. It is used where
 ripgrep is not installed, and reports its matches in the same form. It walks with open folders and follows no link, opens no file
 with secrets, and reads bounded pieces.
-"""
+
+Compiles path patterns of git and ripgrep into regular expressions. It is close rather than complete."""
 
 import os
 import re
@@ -23,7 +24,132 @@ import switchtower
 from switchtower.core import policy
 from switchtower.tools import outcome
 from switchtower.tools.files import scope
-from switchtower.tools.search import gitignore
+
+
+class InvalidGlob(ValueError):
+    """The pattern is invalid; the text gives the reason."""
+
+
+class IgnoreRule(Struct, frozen=True):
+    """One line of a `.gitignore`. The last rule that matches decides."""
+
+    matches: re.Pattern[str]
+    ignores: bool
+    folders_only: bool
+
+
+def parse_gitignore(text: str) -> list[IgnoreRule]:
+    """Parses a whole `.gitignore`. Invalid lines are skipped, as in git."""
+    return list(_iterate_rules(text))
+
+
+def is_ignored(path: str, rules_of_folder: Sequence[IgnoreRule], *, is_folder: bool) -> bool | None:
+    """Returns the decision of one folder's rules about a path below it; None when no rule matches."""
+    for rule in reversed(rules_of_folder):
+        if (is_folder or not rule.folders_only) and rule.matches.fullmatch(path):
+            return rule.ignores
+    return None
+
+
+def compile_glob(glob: str) -> re.Pattern[str]:
+    """Compiles a glob that selects files, with `{a,b}`. Without a slash, it matches names at any depth."""
+    return _compile(glob, braces=True)
+
+
+def _iterate_rules(text: str) -> Iterator[IgnoreRule]:
+    for raw in text.splitlines():
+        line = raw.rstrip()
+        if raw[len(line) :].startswith(" ") and line.endswith("\\"):
+            line += " "
+        if not line or line.startswith("#"):
+            continue
+        negated = line.startswith("!")
+        line = line[1:] if negated else line
+        try:
+            pattern = _compile(line.rstrip("/"), braces=False, anchored="/" in line.rstrip("/"))
+        except (InvalidGlob, re.error):
+            continue
+        yield IgnoreRule(pattern, ignores=not negated, folders_only=line.endswith("/"))
+
+
+def _compile(glob: str, *, braces: bool, anchored: bool | None = None) -> re.Pattern[str]:
+    if anchored is None:
+        anchored = "/" in glob
+    body = _GlobTranslator(glob.removeprefix("/"), braces=braces).translate()
+    try:
+        return re.compile(body if anchored else f"(?:.*/)?{body}", re.DOTALL)
+    except re.error as error:
+        raise InvalidGlob(f"the glob `{glob}` cannot be read: {error}") from None
+
+
+class _GlobTranslator:
+    def __init__(self, glob: str, *, braces: bool) -> None:
+        self._glob = glob
+        self._braces = braces
+        self._at = 0
+        self._open_braces = 0
+
+    def translate(self) -> str:
+        pieces = list(self._iterate_pieces())
+        if self._open_braces:
+            raise InvalidGlob(f"the glob `{self._glob}` has a brace that is never closed")
+        return "".join(pieces)
+
+    def _iterate_pieces(self) -> Iterator[str]:
+        glob = self._glob
+        while self._at < len(glob):
+            char = glob[self._at]
+            self._at += 1
+            if char == "*":
+                yield self._translate_stars()
+            elif char == "?":
+                yield "[^/]"
+            elif char == "[":
+                yield self._translate_character_class()
+            elif char == "\\" and self._at < len(glob):
+                yield re.escape(glob[self._at])
+                self._at += 1
+            elif self._braces and char in "{,}":
+                yield self._translate_brace(char)
+            else:
+                yield re.escape(char)
+
+    def _translate_stars(self) -> str:
+        start = self._at - 1
+        while self._glob[self._at : self._at + 1] == "*":
+            self._at += 1
+        at_start = start == 0 or self._glob[start - 1] == "/"
+        if self._at - start < 2 or not at_start:
+            return "[^/]*"
+        if self._at == len(self._glob):
+            return ".+" if start else ".*"
+        if self._glob[self._at] == "/":
+            self._at += 1
+            return "(?:.*/)?"
+        return "[^/]*"
+
+    def _translate_character_class(self) -> str:
+        glob = self._glob
+        negated = glob[self._at : self._at + 1] in ("!", "^")
+        start = self._at + negated
+        end = glob.find("]", start + 1)
+        if end < 0:
+            raise InvalidGlob(f"the glob `{glob}` has a bracket that is never closed")
+        self._at = end + 1
+        inside = "".join(f"\\{char}" if char in "\\[]^&~|" else char for char in glob[start:end])
+        return f"(?!/)[{'^' if negated else ''}{inside}]"
+
+    def _translate_brace(self, char: str) -> str:
+        if char == "{":
+            self._open_braces += 1
+            return "(?:"
+        if not self._open_braces:
+            return re.escape(char)
+        if char == "}":
+            self._open_braces -= 1
+            return ")"
+        return "|"
+
 
 COMPARED_BYTES = 200
 """The most bytes of a matching line that are reported with it."""
@@ -100,7 +226,7 @@ _LONGEST_LINE = 16 * 1024 * 1024
 _LARGEST_IGNORE_FILE = 256 * 1024
 _DEEPEST = 200
 
-_Levels = Sequence[tuple[str, Sequence[gitignore.IgnoreRule]]]
+_Levels = Sequence[tuple[str, Sequence[IgnoreRule]]]
 """The rules of each folder from the workspace down, with the folder's path and a slash."""
 
 
@@ -123,7 +249,7 @@ def main(args: list[str]) -> None:
     try:
         for find in _Search(root, query).iterate_matches():
             os.write(1, encode_match(find))
-    except (gitignore.InvalidGlob, re.error) as error:
+    except (InvalidGlob, re.error) as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
     except (OSError, outcome.ToolFailed):
@@ -142,7 +268,7 @@ class _Search:
             self._pattern = re.compile(query.pattern, 0 if query.case_sensitive else re.IGNORECASE)
         glob = query.glob or ""
         self._excludes = glob.startswith("!")
-        self._glob = gitignore.compile_glob(glob.removeprefix("!")) if glob else None
+        self._glob = compile_glob(glob.removeprefix("!")) if glob else None
 
     def iterate_matches(self) -> Iterator[LineMatch]:
         with scope.locate(self._root, self._query.start) as place:
@@ -158,7 +284,7 @@ class _Search:
             os.close(folder)
 
     def _read_levels_above(self, path: str) -> _Levels:
-        levels: list[tuple[str, Sequence[gitignore.IgnoreRule]]] = []
+        levels: list[tuple[str, Sequence[IgnoreRule]]] = []
         parts = path.split("/")[:-1]
         for depth in range(len(parts)):
             above = "/".join(parts[:depth])
@@ -200,7 +326,7 @@ class _Search:
             if not self._excludes and not is_folder:
                 return chosen
         for prefix, rules in reversed(levels):
-            ignored = gitignore.is_ignored(path.removeprefix(prefix), rules, is_folder=is_folder)
+            ignored = is_ignored(path.removeprefix(prefix), rules, is_folder=is_folder)
             if ignored is not None:
                 return not ignored
         return True
@@ -290,7 +416,7 @@ def _iterate_pieces(stream: BufferedReader) -> Iterator[bytes]:
         yield waiting
 
 
-def _add_rules(folder: int, path: str, levels: _Levels) -> list[tuple[str, Sequence[gitignore.IgnoreRule]]]:
+def _add_rules(folder: int, path: str, levels: _Levels) -> list[tuple[str, Sequence[IgnoreRule]]]:
     """A nested repository has only its own rules."""
     own = _read_rules(folder, ".gitignore")
     if _has_entry(folder, ".git"):
@@ -298,7 +424,7 @@ def _add_rules(folder: int, path: str, levels: _Levels) -> list[tuple[str, Seque
     return [*levels, (path, own)] if own else list(levels)
 
 
-def _read_rules(folder: int, name: str) -> Sequence[gitignore.IgnoreRule]:
+def _read_rules(folder: int, name: str) -> Sequence[IgnoreRule]:
     try:
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
@@ -306,7 +432,7 @@ def _read_rules(folder: int, name: str) -> Sequence[gitignore.IgnoreRule]:
     with os.fdopen(file, "rb") as stream:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             return ()
-        return gitignore.parse_gitignore(stream.read(_LARGEST_IGNORE_FILE).decode(errors="surrogateescape"))
+        return parse_gitignore(stream.read(_LARGEST_IGNORE_FILE).decode(errors="surrogateescape"))
 
 
 def _has_entry(folder: int, name: str) -> bool:

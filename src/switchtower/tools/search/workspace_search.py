@@ -6,16 +6,23 @@ is dropped: so a link that changes while ripgrep follows it reveals nothing.
 
 Ripgrep is called without the user's configuration, without following links, and so that neither a pattern nor a path can be taken
 for an option.
-"""
 
+The tool that searches the workspace's files."""
+
+import asyncio
 import os
+import re
 import stat
 from contextlib import suppress
+from functools import partial
+from typing import Annotated, Literal
 
-from switchtower.core.policy import secrets
-from switchtower.tools import outcome, safe_text
-from switchtower.tools.files import scope
-from switchtower.tools.processes import cancellation, command_environment
+from msgspec import Meta, Struct
+
+from switchtower.core.policy import paths
+from switchtower.tools import outcome, safe_text, tool
+from switchtower.tools.files import files, scope
+from switchtower.tools.processes import cancellation, marks
 from switchtower.tools.search import line_search
 
 MOST_RESULTS = 200
@@ -125,7 +132,7 @@ def _take_first_line(piece: bytes) -> bytes:
 
 
 def find_ripgrep() -> str | None:
-    return command_environment.find_program("rg")
+    return marks.find_program("rg")
 
 
 def build_arguments(rg: str, query: line_search.LineQuery, *, root: str) -> list[str]:
@@ -174,4 +181,64 @@ def _build_ignore_options(query: line_search.LineQuery, root: str) -> list[str]:
 
 def _build_secret_globs() -> list[str]:
     """These files are not even opened. `scope` has the final decision on what is shown."""
-    return [*secrets.NAMES, *secrets.FOLDERS, *(f"**/{folder}/{name}" for folder, name in secrets.PLACES)]
+    return [*paths.NAMES, *paths.FOLDERS, *(f"**/{folder}/{name}" for folder, name in paths.PLACES)]
+
+
+_NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
+
+
+class SearchToolArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    pattern: Annotated[str, Meta(min_length=1, max_length=1000, description="A regular expression, matched within each line")]
+    path: Annotated[str, Meta(description="A folder or a file, relative to the workspace")] = "."
+    glob: Annotated[
+        Annotated[str, Meta(max_length=500)] | None,
+        Meta(description="Only files that match, such as *.py or src/**/*.{ts,tsx}; a leading ! excludes"),
+    ] = None
+    max_results: Annotated[int, Meta(ge=1, le=MOST_RESULTS)] = 100
+    case: Annotated[Literal["sensitive", "ignore"], Meta(description="Whether upper and lower case differ")] = "sensitive"
+
+
+class SearchTool(tool.CoreTool[SearchToolArguments]):
+    name = "search"
+    description = (
+        "Search text files for a regular expression: one `path:line:text` a line. Skips what git ignores, binary files and links"
+    )
+    effect = outcome.ToolEffect.READ
+    arguments = SearchToolArguments
+    time_limit = None
+
+    def __init__(self, *, seconds: float = tool.READ_TIME) -> None:
+        self._seconds = seconds
+
+    def check_arguments(self, arguments: SearchToolArguments, context: outcome.ToolContext) -> None:
+        scope.check_path(context.workspace, arguments.path)
+        if "\0" in arguments.pattern or "\0" in (arguments.glob or ""):
+            raise outcome.ToolFailed(outcome.ToolErrorType.UNKNOWN, "a pattern or a glob cannot hold a null character")
+        if _NEWLINE.search(arguments.pattern):
+            raise outcome.ToolFailed(
+                outcome.ToolErrorType.UNKNOWN, "a pattern is matched within one line and cannot hold a newline"
+            )
+
+    async def run(self, arguments: SearchToolArguments, context: outcome.ToolContext) -> outcome.ToolOutput:
+        self.check_arguments(arguments, context)
+        query = line_search.LineQuery(
+            pattern=arguments.pattern,
+            start=arguments.path,
+            glob=arguments.glob,
+            case_sensitive=arguments.case == "sensitive",
+            most_results=arguments.max_results,
+        )
+        results = SearchResults(arguments.max_results)
+        try:
+            async with asyncio.timeout(self._seconds) as limit:
+                with files.translate_os_errors(arguments.path, outcome.ToolErrorType.UNKNOWN):
+                    await cancellation.run_in_cancel_scope(
+                        context.run_id, partial(search_workspace, context.workspace, query, results)
+                    )
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            message = f"the search did not end within {self._seconds:g} s; hint: use a simpler pattern or a narrower path"
+            text = f"{results.render()}\n[{message}]"
+            return outcome.make_failure(outcome.ToolErrorType.EXEC_TIMEOUT, message, text=text, retryable=True)
+        return outcome.ToolOutput(results.render())

@@ -24,10 +24,9 @@ from switchtower.tools import concurrency
 from switchtower.tools.git import process
 from switchtower.tools.git.process import GitUnavailable, VerifiedRepository
 from switchtower.tools.processes.cancellation import CancelScope
-from switchtower.tools.snapshots import object_store, objects, snapshot
+from switchtower.tools.snapshots import objects, snapshot
 from switchtower.tools.snapshots import scan as snapshots_scan
-from switchtower.tools.snapshots.object_store import ObjectStore
-from switchtower.tools.snapshots.objects import ObjectChecker
+from switchtower.tools.snapshots.objects import ObjectChecker, ObjectStore
 from switchtower.tools.snapshots.restore import Restorer, RestoreResult, RestoreStep
 from switchtower.tools.snapshots.scan import SnapshotLimits, WorkspaceScan, WorkspaceScanner
 
@@ -157,13 +156,13 @@ class WorkspaceSnapshots(Struct, frozen=True):
     def forget(self, session_id: str) -> None:
         """Drops the session's checkpoints here, and with the last session all our data about the workspace."""
         with _translate_errors():
-            for place in object_store.list_stores(self.folder):
+            for place in objects.list_stores(self.folder):
                 place.drop(_to_name(session_id), self.cancel_scope)
             with suppress(FileNotFoundError):
                 (self._sessions / _to_name(session_id)).unlink()
             if not any(self._sessions.glob("*")):
                 shutil.rmtree(self.folder, ignore_errors=True)
-            elif own := object_store.find_own_store(self.folder):
+            elif own := objects.find_own_store(self.folder):
                 own.clean(self.cancel_scope)
 
     @property
@@ -171,19 +170,19 @@ class WorkspaceSnapshots(Struct, frozen=True):
         """The folder with a mark for each session that has checkpoints here."""
         return self.folder / "sessions"
 
-    def _open_store(self) -> tuple[SnapshotTaker, object_store.ObjectStore]:
+    def _open_store(self) -> tuple[SnapshotTaker, objects.ObjectStore]:
         if not Path(self.root).is_dir():
             raise GitUnavailable(f"the workspace `{self.root}` is not there", hint="put the folder back where it was")
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         where = process.find_verified_repository(self.root, self.cancel_scope)
         taker = SnapshotTaker(self.root, self.folder, where, self.apart, self.limits, self.cancel_scope)
-        return taker, object_store.open_store(where, self.folder)
+        return taker, objects.open_store(where, self.folder)
 
     @contextmanager
     def _open_comparison(
         self, before: str, after: str | None
     ) -> Iterator[
-        tuple[object_store.ObjectStore, snapshot.WorkspaceSnapshot, snapshot.WorkspaceSnapshot, list[snapshot.FileDifference]]
+        tuple[objects.ObjectStore, snapshot.WorkspaceSnapshot, snapshot.WorkspaceSnapshot, list[snapshot.FileDifference]]
     ]:
         """Yields both snapshots and their differences, with a temporarily writable store. Without an `after`, the current
         workspace is used.

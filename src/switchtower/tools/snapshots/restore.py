@@ -14,7 +14,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from switchtower.core import policy
-from switchtower.tools.snapshots import folders, objects
+from switchtower.tools.snapshots import objects, scan
 from switchtower.tools.snapshots.objects import ObjectReader, TreeEntry
 
 _IN_THE_WAY = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY})
@@ -55,7 +55,7 @@ class Restorer:
         self._failed: list[str] = []
 
     def restore(self, steps: Iterable[RestoreStep]) -> RestoreResult:
-        with folders.open_root(self._root) as root:
+        with scan.open_root(self._root) as root:
             # Removals come first: a file may be where a folder has to be.
             for step in sorted(steps, key=lambda step: step.want is not None):
                 self._apply_step(root, step)
@@ -66,16 +66,16 @@ class Restorer:
     def _apply_step(self, root: int, step: RestoreStep) -> None:
         try:
             if policy.is_secret(f"{self._root}/{step.path}"):
-                raise folders.NestedRepository
+                raise scan.NestedRepository
             present = self._read_entry(root, step.path)
             if present != step.want:
                 if present != step.have and not self._force:
-                    raise folders.NestedRepository
+                    raise scan.NestedRepository
                 if step.want is None:
                     _remove(root, step.path)
                 else:
                     self._write(root, step, step.want)
-        except folders.NestedRepository:
+        except scan.NestedRepository:
             self._skipped.append(step.path)
         except OSError as error:
             if error.errno in _IN_THE_WAY:
@@ -89,10 +89,10 @@ class Restorer:
 
     def _read_entry(self, root: int, path: str) -> TreeEntry | _SomethingElse | None:
         try:
-            with folders.open_parent(root, path) as (folder, name):
-                present = folders.read_present(folder, name, self._most_bytes)
+            with scan.open_parent(root, path) as (folder, name):
+                present = scan.read_present(folder, name, self._most_bytes)
                 if present is None:
-                    return None if folders.is_empty(folder, name) else _SomethingElse()
+                    return None if scan.is_empty(folder, name) else _SomethingElse()
         except OSError as error:
             # Below a link or a file there is nothing: neither is followed.
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
@@ -102,9 +102,9 @@ class Restorer:
 
     def _write(self, root: int, step: RestoreStep, want: TreeEntry) -> None:
         content = self._reader.read_blob(want.id)
-        with folders.open_parent(root, step.path, make=True) as (folder, name):
-            if folders.is_empty(folder, name):
-                folders.remove_empty(folder, name)
+        with scan.open_parent(root, step.path, make=True) as (folder, name):
+            if scan.is_empty(folder, name):
+                scan.remove_empty(folder, name)
             # The same file always has the same name, so that a second attempt after a crash cleans up after the first.
             beside = f".tower-{hashlib.blake2b(os.fsencode(step.path), digest_size=8).hexdigest()}.tmp"
             with suppress(FileNotFoundError):
@@ -123,14 +123,14 @@ class Restorer:
 
 def _remove(root: int, path: str) -> None:
     """Removes a file, and the folders that it leaves empty."""
-    with suppress(FileNotFoundError), folders.open_parent(root, path) as (folder, name):
+    with suppress(FileNotFoundError), scan.open_parent(root, path) as (folder, name):
         os.unlink(name, dir_fd=folder)
     *parents, _ = path.split("/")
     while parents:
         try:
-            with folders.open_parent(root, "/".join(parents)) as (folder, name):
+            with scan.open_parent(root, "/".join(parents)) as (folder, name):
                 os.rmdir(name, dir_fd=folder)
-        except (OSError, folders.NestedRepository):
+        except (OSError, scan.NestedRepository):
             return
         parents.pop()
 

@@ -7,15 +7,17 @@ limits a snapshot is refused or a file is left out; it never grows without bound
 
 A file whose status is the same as at the last scan is not read again. The status of a file that changed just before it was read
 is not remembered: a second change in the same tick of the clock would not show.
-"""
+
+Reads files through folders that are held open. No link is ever followed, and nothing but folders, regular files and links is
+opened: a pipe or a device would block or act on it."""
 
 import os
 import posixpath
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -26,9 +28,130 @@ from switchtower.core import policy
 from switchtower.tools.git import process
 from switchtower.tools.git.process import GitUnavailable, VerifiedRepository
 from switchtower.tools.processes.cancellation import CancelScope
-from switchtower.tools.snapshots import folders, objects
-from switchtower.tools.snapshots.object_store import ObjectStore
-from switchtower.tools.snapshots.objects import FolderTree, TreeEntry
+from switchtower.tools.snapshots import objects
+from switchtower.tools.snapshots.objects import FolderTree, ObjectStore, TreeEntry
+
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PASS_THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_DEEP = 128
+
+Entries = list["os.DirEntry[str]"]
+
+
+class PresentFile(Struct, frozen=True):
+    """The current state of a file or link."""
+
+    mode: int
+    """The mode as in a tree."""
+    content: bytes
+
+
+class NestedRepository(Exception):
+    """A folder on the way has its own repository."""
+
+
+@contextmanager
+def open_root(path: str) -> Iterator[int]:
+    """Opens the workspace itself. It may be reached through a link: that is the user's own choice."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def open_subfolder(parent: int, name: str) -> Iterator[int | None]:
+    """Opens the folder of that name; `None` when it is not a folder, or may not be read."""
+    try:
+        folder = os.open(name, _OPEN_FOLDER, dir_fd=parent)
+    except OSError:
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def open_parent(root: int, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    """Opens the folder that contains a path, and yields the name in it. `make` creates folders that are missing on the way."""
+    *parts, name = path.split("/")
+    folder = os.dup(root)
+    try:
+        for part in parts:
+            if make and not _exists(folder, part):
+                os.mkdir(part, dir_fd=folder)
+            below = os.open(part, _PASS_THROUGH, dir_fd=folder)
+            os.close(folder)
+            folder = below
+            if _exists(folder, ".git"):
+                raise NestedRepository
+        yield folder, name
+    finally:
+        os.close(folder)
+
+
+def list_entries(folder: int) -> Entries:
+    with os.scandir(folder) as entries:
+        return list(entries)
+
+
+def is_repository(entries: Entries) -> bool:
+    return any(entry.name.casefold() == ".git" for entry in entries)
+
+
+def read_present(folder: int, name: str, most_bytes: int) -> PresentFile | None:
+    """Returns `None` for an entry that is neither file nor link, is too large, or cannot be read. Raises `FileNotFoundError` when
+    there is no entry.
+    """
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    try:
+        if stat.S_ISLNK(status.st_mode):
+            return PresentFile(objects.LINK, os.fsencode(os.readlink(name, dir_fd=folder)))
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        # The entry may have changed: only the opened file counts.
+        with os.fdopen(os.open(name, _OPEN_FILE, dir_fd=folder), "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
+                return None
+            content = stream.read(most_bytes + 1)
+    except OSError:
+        return None
+    mode = objects.PROGRAM if status.st_mode & stat.S_IXUSR else objects.FILE
+    return PresentFile(mode, content) if len(content) <= most_bytes else None
+
+
+def is_empty(parent: int, name: str, depth: int = 0) -> bool:
+    """Returns whether it is a folder with nothing but such folders in it. An endless one does not count."""
+    with open_subfolder(parent, name) as folder:
+        if folder is None or depth > _MOST_DEEP:
+            return False
+        return all(
+            entry.is_dir(follow_symlinks=False) and is_empty(folder, entry.name, depth + 1) for entry in list_entries(folder)
+        )
+
+
+def remove_empty(parent: int, name: str) -> None:
+    """Removes a folder that has nothing but such folders in it."""
+    with open_subfolder(parent, name) as folder:
+        if folder is None:
+            return
+        for entry in list_entries(folder):
+            remove_empty(folder, entry.name)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
 
 MiB = 1024 * 1024
 
@@ -230,11 +353,11 @@ class WorkspaceScanner:
         self.scan = WorkspaceScan()
 
     def walk(self, wanted: WantedFiles) -> WorkspaceScan:
-        with folders.open_root(self._root) as root:
-            self.scan.files = self._scan_folder(folders.list_entries(root), root, "", wanted, 0)
+        with open_root(self._root) as root:
+            self.scan.files = self._scan_folder(list_entries(root), root, "", wanted, 0)
         return self.scan
 
-    def _scan_folder(self, entries: folders.Entries, descriptor: int, prefix: str, wanted: WantedFiles, depth: int) -> FolderTree:
+    def _scan_folder(self, entries: Entries, descriptor: int, prefix: str, wanted: WantedFiles, depth: int) -> FolderTree:
         self._cancel_scope.raise_if_cancelled()
         folder: FolderTree = {}
         if prefix and policy.is_secret(f"{self._root}/{prefix}x"):
@@ -259,12 +382,12 @@ class WorkspaceScanner:
         if path in self._apart or depth > self._limits.depth:
             self._record_left_out(f"{path}/")
             return None
-        with folders.open_subfolder(parent, name) as folder:
+        with open_subfolder(parent, name) as folder:
             if folder is None:
                 self._record_left_out(f"{path}/")
                 return None
-            entries = folders.list_entries(folder)
-            if folders.is_repository(entries):
+            entries = list_entries(folder)
+            if is_repository(entries):
                 self._record_left_out(f"{path}/")
             elif wanted is not None:
                 return self._scan_folder(entries, folder, f"{path}/", wanted, depth)
@@ -299,7 +422,7 @@ class WorkspaceScanner:
     def _read_content(self, name: str, folder: int, status: os.stat_result) -> bytes | None:
         self._cancel_scope.raise_if_cancelled()
         try:
-            present = folders.read_present(folder, name, self._limits.file_bytes)
+            present = read_present(folder, name, self._limits.file_bytes)
         except FileNotFoundError:
             return None
         # An entry whose type changed since its status was read is left to the next snapshot.
@@ -329,16 +452,16 @@ class _UncoveredNames:
         self._seen = 0
         self._most_deep = most_deep
 
-    def gather(self, entries: folders.Entries, folder: int, prefix: str, depth: int) -> bool:
+    def gather(self, entries: Entries, folder: int, prefix: str, depth: int) -> bool:
         """Returns whether all could be named. A nested repository is not entered; an empty folder has nothing to name."""
         self._seen += len(entries)
-        if self._seen > _MOST_NAMED or depth > self._most_deep or folders.is_repository(entries):
+        if self._seen > _MOST_NAMED or depth > self._most_deep or is_repository(entries):
             return False
         for entry in entries:
             if not entry.is_dir(follow_symlinks=False):
                 self.names.append(prefix + entry.name)
                 continue
-            with folders.open_subfolder(folder, entry.name) as inside:
-                if inside is None or not self.gather(folders.list_entries(inside), inside, f"{prefix}{entry.name}/", depth + 1):
+            with open_subfolder(folder, entry.name) as inside:
+                if inside is None or not self.gather(list_entries(inside), inside, f"{prefix}{entry.name}/", depth + 1):
                     return False
         return True

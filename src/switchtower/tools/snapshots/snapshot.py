@@ -17,8 +17,7 @@ from msgspec import Struct
 from switchtower.tools.git import process
 from switchtower.tools.processes.cancellation import CancelScope
 from switchtower.tools.snapshots import objects
-from switchtower.tools.snapshots.object_store import ObjectStore
-from switchtower.tools.snapshots.objects import ObjectReader, TreeEntry
+from switchtower.tools.snapshots.objects import ObjectReader, ObjectStore, TreeEntry
 from switchtower.tools.snapshots.scan import WorkspaceScan
 
 _FILES, _LEFT_OUT, _PRIVATE = b"files", b"left-out", b"private"

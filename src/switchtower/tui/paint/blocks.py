@@ -1,18 +1,133 @@
 """Paints each block of a transcript as lines.
 
 A folded tool card shows its headline and its result; an unfolded one shows everything, up to a limit that it states.
-"""
 
+Paints Markdown as lines. A growing text is painted in chunks, so that only its last chunk is painted again.
+
+The text is untrusted: links are shown with their addresses, and nothing in the text is interpreted as Rich markup."""
+
+import re
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.segment import Segment
+from rich.syntax import Syntax
 from rich.text import Text
 
-from switchtower.presentation import formats, safe_text, transcript_blocks
-from switchtower.presentation.run_facts import RunFacts
-from switchtower.tui.paint import palette
-from switchtower.tui.paint.markdown import Line, MarkdownPainter
+from switchtower.presentation import formats, safe_text, transcript
+from switchtower.presentation.session_details import RunFacts
+from switchtower.tui.paint import palette as paint_palette
 from switchtower.tui.paint.palette import Palette
+
+Line = list[Segment]
+
+_FENCE = re.compile(r" {0,3}(```+|~~~+)")
+_CONTINUES = re.compile(r"\s|[-*+>] |\d{1,9}[.)] |\[[^\]]+\]:")
+"""A line after a blank one that still belongs to the part before: a list item, an indented block or a quote."""
+_CACHED = 400
+LONGEST_PIECE = 4_000
+
+
+class _Heading(Heading):
+    """A heading that is left-aligned and has no box, because a transcript is read from top to bottom."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        self.text.overflow = "fold"
+        yield self.text
+
+
+class _CodeBlock(CodeBlock):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Syntax(
+            str(self.text).rstrip(), self.lexer_name, theme=self.theme, word_wrap=True, padding=(0, 1), background_color="default"
+        )
+
+
+class _Markdown(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _CodeBlock,
+        "code_block": _CodeBlock,
+    }
+
+
+class MarkdownPainter:
+    """Paints Markdown and caches the painted chunks."""
+
+    def __init__(self) -> None:
+        self._painted: OrderedDict[tuple[str, int, bool], list[Line]] = OrderedDict()
+
+    def paint_markdown(self, text: str, width: int, palette: Palette) -> list[Line]:
+        lines: list[Line] = []
+        for chunk in split_chunks(safe_text.escape_prose(text)):
+            if lines:
+                lines.append([])
+            for piece in split_long_line(chunk):
+                lines += self._paint_cached(piece, width, palette)
+        return lines
+
+    def _paint_cached(self, chunk: str, width: int, palette: Palette) -> list[Line]:
+        key = (chunk, width, palette.dark)
+        if (found := self._painted.get(key)) is not None:
+            self._painted.move_to_end(key)
+            return found
+        self._painted[key] = painted = _paint(chunk, width, palette)
+        if len(self._painted) > _CACHED:
+            self._painted.popitem(last=False)
+        return painted
+
+
+def _paint(chunk: str, width: int, palette: Palette) -> list[Line]:
+    options = palette.console.options.update(width=max(10, width))
+    try:
+        markdown = _Markdown(chunk, code_theme=palette.code_theme, hyperlinks=False)
+        lines = palette.console.render_lines(markdown, options, pad=False)
+    except Exception:
+        # The user still needs to read a text that the parser fails on.
+        lines = palette.console.render_lines(Text(chunk), options, pad=False)
+    while lines and not any(segment.text.strip() for segment in lines[-1]):
+        lines.pop()
+    while lines and not any(segment.text.strip() for segment in lines[0]):
+        lines.pop(0)
+    return lines
+
+
+def split_long_line(chunk: str, longest: int = LONGEST_PIECE) -> Iterator[str]:
+    """Splits a very long line into pieces too, so that while it grows only its last piece is painted again."""
+    while len(chunk) > longest and "\n" not in chunk.strip("\n"):
+        cut = chunk.rfind(" ", 0, longest)
+        cut = cut if cut > 0 else longest
+        yield chunk[:cut]
+        chunk = chunk[cut:].lstrip(" ")
+    yield chunk
+
+
+def split_chunks(text: str) -> Iterator[str]:
+    """Splits Markdown into chunks that can be painted one by one: at blank lines outside of fences and of blocks that
+    continue."""
+    taken: list[str] = []
+    fence = ""
+    after_blank = False
+    for line in text.split("\n"):
+        if fence:
+            if line.strip().startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+        else:
+            if after_blank and line.strip() and not _CONTINUES.match(line) and any(part.strip() for part in taken):
+                yield "\n".join(taken)
+                taken = []
+            if found := _FENCE.match(line):
+                fence = found[1]
+        after_blank = not line.strip() and not fence
+        taken.append(line)
+    if any(part.strip() for part in taken):
+        yield "\n".join(taken)
+
 
 COMMAND = "sandbox_exec"
 _VERBS = {
@@ -34,7 +149,7 @@ LONGEST_PROBLEM = 60
 """The maximum number of characters of an error shown next to the call; a longer one is shown below."""
 
 
-def paint_headline(block: transcript_blocks.ToolBlock) -> Text:
+def paint_headline(block: transcript.ToolBlock) -> Text:
     args = block.args or {}
     if block.name == COMMAND:
         return Text.assemble(
@@ -48,17 +163,17 @@ def paint_headline(block: transcript_blocks.ToolBlock) -> Text:
     return Text.assemble((safe_text.to_safe_line(block.name) or "a tool", "name"), (f"  {rest}" if rest else "", "dim"))
 
 
-def format_output_size(block: transcript_blocks.ToolBlock) -> str:
+def format_output_size(block: transcript.ToolBlock) -> str:
     if block.result is None or block.name in _WRITE_TOOLS:
         return ""
     return formats.format_count(len(block.result.splitlines()), "line")
 
 
-def is_end_important(block: transcript_blocks.ToolBlock) -> bool:
+def is_end_important(block: transcript.ToolBlock) -> bool:
     return block.name not in _WRITE_TOOLS
 
 
-def paint_body(block: transcript_blocks.ToolBlock, *, unfolded: bool) -> Iterator[Text]:
+def paint_body(block: transcript.ToolBlock, *, unfolded: bool) -> Iterator[Text]:
     if unfolded:
         yield from _paint_arguments(block)
     if block.name in _WRITE_TOOLS and block.args:
@@ -74,16 +189,16 @@ def paint_body(block: transcript_blocks.ToolBlock, *, unfolded: bool) -> Iterato
     yield from (_indent(Text(row, "output")) for row in _split_rows(block.text if block.result is None else block.result))
 
 
-def _paint_change(block: transcript_blocks.ToolBlock) -> Iterator[Text]:
+def _paint_change(block: transcript.ToolBlock) -> Iterator[Text]:
     args = block.args or {}
     if block.name == "sandbox_edit_file":
-        rows = palette.diff_edit(_format_value(args.get("old")), _format_value(args.get("new")))
+        rows = paint_palette.diff_edit(_format_value(args.get("old")), _format_value(args.get("new")))
     else:
         rows = [f"+ {row}" for row in _format_value(args.get("content")).removesuffix("\n").split("\n")]
-    yield from palette.paint_marked_lines([safe_text.escape_prose(row) for row in rows])
+    yield from paint_palette.paint_marked_lines([safe_text.escape_prose(row) for row in rows])
 
 
-def _paint_arguments(block: transcript_blocks.ToolBlock) -> Iterator[Text]:
+def _paint_arguments(block: transcript.ToolBlock) -> Iterator[Text]:
     for name, value in (block.args or {}).items():
         if block.name in _WRITE_TOOLS and name in ("content", "old", "new"):
             continue
@@ -142,27 +257,27 @@ class BlockPainter:
     def __init__(self) -> None:
         self._markdown = MarkdownPainter()
 
-    def paint_block(self, block: transcript_blocks.TranscriptBlock, options: PaintOptions) -> list[Line]:
+    def paint_block(self, block: transcript.TranscriptBlock, options: PaintOptions) -> list[Line]:
         match block:
-            case transcript_blocks.TextStreamBlock(void=True):
+            case transcript.TextStreamBlock(void=True):
                 return []
-            case transcript_blocks.AnswerBlock():
+            case transcript.AnswerBlock():
                 return self._paint_answer(block, options)
-            case transcript_blocks.ThinkingBlock():
+            case transcript.ThinkingBlock():
                 return wrap_lines(_paint_thinking(block, options), options)
-            case transcript_blocks.ToolBlock():
+            case transcript.ToolBlock():
                 return wrap_lines(_paint_tool(block, options), options)
-            case transcript_blocks.UserMessageBlock():
+            case transcript.UserMessageBlock():
                 return wrap_lines(_paint_user_message(block), options)
-            case transcript_blocks.ApprovalBlock():
+            case transcript.ApprovalBlock():
                 return wrap_lines(_paint_approval(block, options), options)
-            case transcript_blocks.NoticeBlock():
+            case transcript.NoticeBlock():
                 return wrap_lines(_paint_notice(block), options)
-            case transcript_blocks.RunEndBlock():
+            case transcript.RunEndBlock():
                 return wrap_lines(_paint_run_end(block, options), options)
         return []
 
-    def _paint_answer(self, block: transcript_blocks.AnswerBlock, look: PaintOptions) -> list[Line]:
+    def _paint_answer(self, block: transcript.AnswerBlock, look: PaintOptions) -> list[Line]:
         lines = self._markdown.paint_markdown(block.text, look.width - 2, look.palette)
         if block.dropped:
             note = Text(f"[… {block.dropped:,} characters before this]", "dim")
@@ -170,12 +285,12 @@ class BlockPainter:
         return lines if not lines else [*lines, []]
 
 
-def is_foldable(block: transcript_blocks.TranscriptBlock) -> bool:
-    return isinstance(block, transcript_blocks.ThinkingBlock | transcript_blocks.ToolBlock | transcript_blocks.ApprovalBlock)
+def is_foldable(block: transcript.TranscriptBlock) -> bool:
+    return isinstance(block, transcript.ThinkingBlock | transcript.ToolBlock | transcript.ApprovalBlock)
 
 
-def is_animated(block: transcript_blocks.TranscriptBlock) -> bool:
-    return isinstance(block, transcript_blocks.ToolBlock) and block.is_open
+def is_animated(block: transcript.TranscriptBlock) -> bool:
+    return isinstance(block, transcript.ToolBlock) and block.is_open
 
 
 def wrap_lines(texts: Iterable[Text], look: PaintOptions) -> list[Line]:
@@ -189,7 +304,7 @@ def wrap_lines(texts: Iterable[Text], look: PaintOptions) -> list[Line]:
     return lines
 
 
-def _paint_user_message(block: transcript_blocks.UserMessageBlock) -> Iterator[Text]:
+def _paint_user_message(block: transcript.UserMessageBlock) -> Iterator[Text]:
     label = Text.assemble(("▌ ", "you"), ("you", "you"), (f"  {block.how}" if block.how else "", "dim"))
     yield label
     for row in safe_text.escape_prose(block.text).split("\n"):
@@ -197,7 +312,7 @@ def _paint_user_message(block: transcript_blocks.UserMessageBlock) -> Iterator[T
     yield Text("")
 
 
-def _paint_thinking(block: transcript_blocks.ThinkingBlock, look: PaintOptions) -> Iterator[Text]:
+def _paint_thinking(block: transcript.ThinkingBlock, look: PaintOptions) -> Iterator[Text]:
     words = len(block.text.split())
     sign = "▾" if look.unfolded else "▸"
     verb = "thought" if block.done else "thinking"
@@ -208,7 +323,7 @@ def _paint_thinking(block: transcript_blocks.ThinkingBlock, look: PaintOptions) 
     yield Text("")
 
 
-def _paint_tool(block: transcript_blocks.ToolBlock, look: PaintOptions) -> Iterator[Text]:
+def _paint_tool(block: transcript.ToolBlock, look: PaintOptions) -> Iterator[Text]:
     yield _paint_tool_header(block, look)
     body = list(paint_body(block, unfolded=look.unfolded))
     most = UNFOLDED_LINES if look.unfolded else FOLDED_LINES
@@ -224,7 +339,7 @@ def _paint_tool(block: transcript_blocks.ToolBlock, look: PaintOptions) -> Itera
     yield Text("")
 
 
-def _paint_tool_header(block: transcript_blocks.ToolBlock, look: PaintOptions) -> Text:
+def _paint_tool_header(block: transcript.ToolBlock, look: PaintOptions) -> Text:
     if block.is_open:
         sign, style = SPINNER[look.beat % len(SPINNER)], "accent"
     elif block.is_error:
@@ -244,7 +359,7 @@ def _paint_tool_header(block: transcript_blocks.ToolBlock, look: PaintOptions) -
     return header
 
 
-def _paint_approval(block: transcript_blocks.ApprovalBlock, look: PaintOptions) -> Iterator[Text]:
+def _paint_approval(block: transcript.ApprovalBlock, look: PaintOptions) -> Iterator[Text]:
     from switchtower.presentation import approval_text
 
     approval = block.approval
@@ -257,14 +372,14 @@ def _paint_approval(block: transcript_blocks.ApprovalBlock, look: PaintOptions) 
     if look.unfolded:
         for part in approval_text.list_details(approval):
             if part.kind == "diff":
-                yield from (Text("  │ ").append_text(line) for line in palette.paint_diff(part.text))
+                yield from (Text("  │ ").append_text(line) for line in paint_palette.paint_diff(part.text))
             else:
                 for row in part.text.split("\n"):
                     yield Text.assemble((f"  │ {part.name}: ", "dim"), row)
     yield Text("")
 
 
-def _paint_notice(block: transcript_blocks.NoticeBlock) -> Iterator[Text]:
+def _paint_notice(block: transcript.NoticeBlock) -> Iterator[Text]:
     sign, style = _LEVELS.get(block.level, _LEVELS["info"])
     detail = f" ({safe_text.to_safe_line(block.detail)[:500]})" if block.detail else ""
     yield Text(f"{sign} {safe_text.to_safe_line(block.text)}{detail}", style)
@@ -274,7 +389,7 @@ def _paint_notice(block: transcript_blocks.NoticeBlock) -> Iterator[Text]:
         yield Text("")
 
 
-def _paint_run_end(block: transcript_blocks.RunEndBlock, look: PaintOptions) -> Iterator[Text]:
+def _paint_run_end(block: transcript.RunEndBlock, look: PaintOptions) -> Iterator[Text]:
     for result in block.results:
         verdict, style = ("accepted", "good") if result.passed else (f"not accepted, exit code {result.exitCode}", "bad")
         yield Text.assemble((f"{'✓' if result.passed else '✗'} {safe_text.to_safe_line(result.id)}  ", style), (verdict, style))

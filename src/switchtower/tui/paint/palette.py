@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.theme import Theme
 
-from switchtower.presentation import unified_diff
+from switchtower.presentation import approval_text
 
 _DARK = {
     "you": "bold #7cc4ff",
@@ -96,7 +96,7 @@ DARK = Palette(dark=True)
 LIGHT = Palette(dark=False)
 
 
-_STYLES: dict[unified_diff.DiffPart | None, str] = {
+_STYLES: dict[approval_text.DiffPart | None, str] = {
     "head": "dim",
     "hunk": "hunk",
     "added": "added",
@@ -106,7 +106,7 @@ _STYLES: dict[unified_diff.DiffPart | None, str] = {
 
 
 def paint_diff(diff: str) -> Iterator[Text]:
-    return (Text(line, _STYLES.get(part, "")) for line, part in unified_diff.classify_lines(diff))
+    return (Text(line, _STYLES.get(part, "")) for line, part in approval_text.classify_lines(diff))
 
 
 def diff_edit(old: str, new: str) -> list[str]:

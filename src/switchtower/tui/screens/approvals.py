@@ -23,8 +23,8 @@ from textual.widgets.option_list import Option
 from switchtower.presentation import approval_text, safe_text
 from switchtower.presentation.approval_text import ApprovalChoice
 from switchtower.tui.paint import palette
-from switchtower.tui.state.inbox import ApprovalInbox, InboxItem
-from switchtower.tui.widgets.choices import ChoiceList
+from switchtower.tui.state.session_rows import ApprovalInbox, InboxItem
+from switchtower.tui.widgets.lines import ChoiceList
 
 QUIET_SECONDS = 0.6
 """Seconds without a keystroke after which keys decide."""

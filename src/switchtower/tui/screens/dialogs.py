@@ -13,9 +13,9 @@ from textual.widgets import Button, Input, OptionList, SelectionList, Static, Te
 from textual.widgets.option_list import Option
 from textual.widgets.selection_list import Selection
 
-from switchtower.client.dialogs import InterviewItem, PushDialog
+from switchtower.client.frames import InterviewItem, PushDialog
 from switchtower.presentation import safe_text
-from switchtower.tui.widgets.choices import ChoiceList
+from switchtower.tui.widgets.lines import ChoiceList
 
 
 class Choice(NamedTuple):

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from switchtower.tui.paint import palette
-from switchtower.tui.state import slash
+from switchtower.tui.state import input
 
 MOST_LINES = 20_000
 
@@ -124,7 +124,7 @@ def _list_help_lines() -> Iterator[Text]:
     yield _paint_help_row("Ctrl-]", "leave it running; every other key is the program's")
     yield Text("")
     yield Text("Commands", "heading")
-    for command in slash.COMMANDS:
+    for command in input.COMMANDS:
         yield _paint_help_row(f"/{command.name} {command.arguments}".rstrip(), command.about)
     yield Text("")
     yield Text("Skills and prompts of the workspace are commands too, see /skills. @ names a file.", "dim")

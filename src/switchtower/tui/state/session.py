@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple, cast
 from msgspec import UNSET, Struct
 
 from switchtower import config
-from switchtower.client import dialogs
+from switchtower.client import frames
 from switchtower.client.frames import PushEvent
 from switchtower.config import POLICIES
-from switchtower.presentation import formats, run_facts, transcript_blocks
+from switchtower.presentation import formats, session_details, transcript
 from switchtower.presentation.transcript import TranscriptModel
 from switchtower.protocols.push import extension_messages, messages
 
@@ -134,7 +134,7 @@ class SessionModel:
         self.transcript = TranscriptModel()
         self.run_id = about.activeRunId
         self.running_since_ms: int | None = about.updatedAt if about.activeRunId else None
-        self.asking = dialogs.DialogTracker()
+        self.asking = frames.DialogTracker()
         self._needs_full_screen = True
 
     @staticmethod
@@ -158,7 +158,7 @@ class SessionModel:
             self.transcript.extend((event,))
             self.asking.on_event(event)
             match event.payload:
-                case messages.Status(_, phase) if phase in run_facts.START_PHASES:
+                case messages.Status(_, phase) if phase in session_details.START_PHASES:
                     self.run_id, self.running_since_ms = event.run_id, event.ts
                 case messages.RunComplete():
                     self.run_id = self.running_since_ms = None
@@ -169,22 +169,22 @@ class SessionModel:
         if about.lastSeq >= self.transcript.last_seq and about.activeRunId is not None and self.run_id is None:
             self.run_id, self.running_since_ms = about.activeRunId, about.updatedAt
 
-    def get_next_dialog(self, but: Collection[str] = ()) -> dialogs.PushDialog | None:
+    def get_next_dialog(self, but: Collection[str] = ()) -> frames.PushDialog | None:
         return next((dialog for _, dialog in self.asking.dialogs.values() if dialog.dialog_id not in but), None)
 
     def describe_activity(self) -> str:
         """Describes the current activity in a word or two."""
         for block in reversed(self.transcript.blocks[-30:]):
             match block:
-                case transcript_blocks.ApprovalBlock() if self.transcript.facts.get_decision(block.approval.approvalId) is None:
+                case transcript.ApprovalBlock() if self.transcript.facts.get_decision(block.approval.approvalId) is None:
                     return "needs approval: Ctrl-T"
-                case transcript_blocks.ToolBlock(is_open=True):
+                case transcript.ToolBlock(is_open=True):
                     return "runs a tool"
-                case transcript_blocks.ThinkingBlock(done=False):
+                case transcript.ThinkingBlock(done=False):
                     return "thinks"
-                case transcript_blocks.AnswerBlock(done=False):
+                case transcript.AnswerBlock(done=False):
                     return "answers"
-                case transcript_blocks.UserMessageBlock() | transcript_blocks.RunEndBlock():
+                case transcript.UserMessageBlock() | transcript.RunEndBlock():
                     break
         return "works"
 

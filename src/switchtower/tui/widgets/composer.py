@@ -16,9 +16,9 @@ from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
 from switchtower.presentation import safe_text
-from switchtower.tui.state import input, slash
+from switchtower.tui.state import input
 from switchtower.tui.state.input import InputHistory
-from switchtower.tui.widgets.choices import ChoiceList
+from switchtower.tui.widgets.lines import ChoiceList
 
 _MOST_ROWS = 8
 
@@ -43,8 +43,8 @@ class Composer(Vertical):
         super().__init__(id=id)
         self.history = history
         self.files: Sequence[str] = ()
-        self.templates: Sequence[slash.SlashOption] = ()
-        self.values: Callable[[str], Sequence[slash.SlashOption]] = lambda command: ()
+        self.templates: Sequence[input.SlashOption] = ()
+        self.values: Callable[[str], Sequence[input.SlashOption]] = lambda command: ()
         """Returns the known arguments of a command."""
         self._offer = input.NO_OFFER
         self._keeps_history_position = False
@@ -131,8 +131,8 @@ class Composer(Vertical):
     @property
     def is_complete_command(self) -> bool:
         """Returns whether the text is a command that takes no arguments."""
-        typed = slash.parse_slash(self.text.strip())
-        return isinstance(typed, slash.SlashInput) and not typed.command.arguments
+        typed = input.parse_slash(self.text.strip())
+        return isinstance(typed, input.SlashInput) and not typed.command.arguments
 
     def close_offer(self) -> None:
         self._offer = input.NO_OFFER
@@ -163,7 +163,7 @@ class Composer(Vertical):
             self.set_text(text)
 
 
-def _paint_option(option: slash.SlashOption) -> Content:
+def _paint_option(option: input.SlashOption) -> Content:
     return Content.assemble(safe_text.to_safe_line(option.text), ("  " + safe_text.to_safe_line(option.about), "$muted"))
 
 

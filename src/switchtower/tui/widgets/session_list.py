@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 
 from switchtower.presentation import formats, safe_text
 from switchtower.tui.state import session_rows
-from switchtower.tui.widgets.choices import ChoiceList
+from switchtower.tui.widgets.lines import ChoiceList
 
 _STYLES = {"running": "$success", session_rows.WAITING: "bold $warning", "failed": "$error"}
 

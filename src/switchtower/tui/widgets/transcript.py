@@ -16,7 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from switchtower.presentation import transcript_blocks
+from switchtower.presentation import transcript
 from switchtower.presentation.transcript import TranscriptModel
 from switchtower.tui.paint import blocks, palette
 
@@ -160,14 +160,14 @@ class TranscriptView(ScrollView, can_focus=True):
         self.virtual_size = Size(self._width, self._starts[-1])
         self.refresh()
 
-    def _is_unfolded(self, block: transcript_blocks.TranscriptBlock) -> bool:
+    def _is_unfolded(self, block: transcript.TranscriptBlock) -> bool:
         return (block.seq in self._unfolded) != self._all_unfolded
 
-    def _find_block_facts(self, block: transcript_blocks.TranscriptBlock) -> object:
+    def _find_block_facts(self, block: transcript.TranscriptBlock) -> object:
         facts = self._transcript.facts
-        if isinstance(block, transcript_blocks.ApprovalBlock):
+        if isinstance(block, transcript.ApprovalBlock):
             return facts.get_decision(block.approval.approvalId)
-        if isinstance(block, transcript_blocks.RunEndBlock) and (run := facts.runs.get(block.run_id or "")) is not None:
+        if isinstance(block, transcript.RunEndBlock) and (run := facts.runs.get(block.run_id or "")) is not None:
             return run.started_ms, run.ended_ms, run.tokens_in, run.tokens_out
         return None
 
@@ -295,7 +295,7 @@ class TranscriptView(ScrollView, can_focus=True):
         if self._at_end:
             self._scroll_to_end()
 
-    def _fold(self, block: transcript_blocks.TranscriptBlock) -> None:
+    def _fold(self, block: transcript.TranscriptBlock) -> None:
         self._unfolded ^= {block.seq}
         was_at_end = self._at_end
         self._paint()

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from switchtower.core import commands, errors, events, ids
 from switchtower.core.ports import journal
-from switchtower.core.rules import terminals
+from switchtower.core.rules import user_actions
 from switchtower.core.session import Session
 from switchtower.protocols.pi import errors as pi_errors
 from switchtower.protocols.pi import event_messages, inbound
@@ -38,7 +38,7 @@ class SessionHandlers:
         body = request.body
         assert isinstance(body, pi_messages.CreateSession)
         cwd = body.cwd or client.cwd or self._context.settings.default_cwd
-        program = terminals.parse_program(body.engine, body.command)
+        program = user_actions.parse_program(body.engine, body.command)
         command = self._build_start_command(client, cwd, preset=body.preset, program=program)
         return await self._start_and_announce(request, client, command, body.sessionId)
 

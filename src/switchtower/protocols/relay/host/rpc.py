@@ -13,10 +13,9 @@ import msgspec
 from switchtower.core import commands, events
 from switchtower.core import errors as core_errors
 from switchtower.core.ports import journal, session_service
-from switchtower.core.rules import terminals
+from switchtower.core.rules import user_actions
 from switchtower.protocols.relay import errors, messages, wire_values
-from switchtower.protocols.relay.host.commands import RunCommands
-from switchtower.protocols.relay.host.gate import Gate
+from switchtower.protocols.relay.host.gate import Gate, RunCommands
 from switchtower.protocols.relay.settings import HostSettings
 from switchtower.tools import remote_ops
 from switchtower.tools.sandboxes import sandbox as sandboxes
@@ -129,7 +128,7 @@ class HostRpcHandler:
             command_line = request.cmd if request.cmd.strip() else shlex.quote(request.tool) if request.tool.strip() else ""
             if not command_line:
                 raise errors.RelayError("`cmd` and `tool` are empty")
-            program = terminals.make_program(command_line, tool=request.tool or None, cols=request.cols, rows=request.rows)
+            program = user_actions.make_program(command_line, tool=request.tool or None, cols=request.cols, rows=request.rows)
             command = commands.StartSession(
                 session_id=session_id,
                 actor=actor,

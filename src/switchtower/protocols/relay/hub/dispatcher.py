@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from switchtower.cluster import relay_messages
+from switchtower.cluster import relay_hosts
 from switchtower.cluster.mesh.ports import Mesh
 from switchtower.core import commands, events
 from switchtower.core import errors as core_errors
 from switchtower.core.ports import session_service
-from switchtower.core.rules import terminals
+from switchtower.core.rules import user_actions
 from switchtower.core.session import Session
 from switchtower.protocols.relay import encoder, errors, messages, wire_values
 from switchtower.protocols.relay.hub import connected_hosts
@@ -28,7 +28,7 @@ def encode_command(command: commands.AnyCommand, fresh_id: str) -> tuple[str, di
     run_id = wire_values.make_core_run_id(command.session_id)
     match command:
         case commands.SendMessage() | commands.QueueMessage():
-            text = command.text + terminals.ENTER
+            text = command.text + user_actions.ENTER
             given = command.client_message_id if isinstance(command, commands.SendMessage) else None
             # The same message sent twice has the same id, so the host types it once.
             input_id = command.idempotency_key or given or fresh_id
@@ -107,7 +107,7 @@ class HostDispatcher:
         # A host gets commands from several nodes; the prefix of a command's id shows which node gets its refusal.
         self._prefix = "" if mesh is None else f"{mesh.local_peer.node_id}."
         if mesh is not None:
-            mesh.handle_notifications(relay_messages.DELAYED_REFUSAL, self._on_remote_refusal)
+            mesh.handle_notifications(relay_hosts.DELAYED_REFUSAL, self._on_remote_refusal)
         self._pending: OrderedDict[str, PendingHostCommand] = OrderedDict()
         """The senders to notify when a host refuses a command, which otherwise has no answer."""
         self._numbers = itertools.count(1)
@@ -213,13 +213,13 @@ class HostDispatcher:
             return
         node_id = command_id.rpartition(".")[0]
         if node_id in self._mesh.peers:
-            refusal = relay_messages.DelayedRefusalMessage(host_id, command_id, problem)
-            self._mesh.notify(node_id, relay_messages.DELAYED_REFUSAL, relay_messages.encode(refusal))
+            refusal = relay_hosts.DelayedRefusalMessage(host_id, command_id, problem)
+            self._mesh.notify(node_id, relay_hosts.DELAYED_REFUSAL, relay_hosts.encode(refusal))
 
     def _on_remote_refusal(self, node_id: str, body: bytes) -> None:
         try:
-            refusal = relay_messages.decode(body, relay_messages.DelayedRefusalMessage)
-        except relay_messages.NodeMessageError as problem:
+            refusal = relay_hosts.decode(body, relay_hosts.DelayedRefusalMessage)
+        except relay_hosts.NodeMessageError as problem:
             log.warning("node %s says what cannot be read: %s", node_id, problem)
         else:
             self._notify_sender(refusal.host_id, refusal.command_id, refusal.problem)

@@ -10,8 +10,7 @@ import msgspec
 from switchtower.core.ports import session_service
 from switchtower.protocols.relay import encoder, inbound, messages
 from switchtower.protocols.relay.hub.connected_hosts import ConnectedHost
-from switchtower.protocols.relay.hub.host_quotas import UNLIMITED, HostUsage
-from switchtower.protocols.relay.hub.mirror import Mirror
+from switchtower.protocols.relay.hub.mirror import UNLIMITED, HostUsage, Mirror
 from switchtower.transports.stream import Packet, Stream
 
 log = logging.getLogger(__name__)

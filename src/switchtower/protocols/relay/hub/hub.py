@@ -18,7 +18,7 @@ from switchtower.protocols.relay.errors import RunMoved
 from switchtower.protocols.relay.host.rpc import HostRpcHandler
 from switchtower.protocols.relay.hub.dispatcher import NO_SENDER, HostDispatcher, RequestSender
 from switchtower.protocols.relay.hub.host_connection import HostConnection
-from switchtower.protocols.relay.hub.host_quotas import UNLIMITED, HostQuotas, HostUsage
+from switchtower.protocols.relay.hub.mirror import UNLIMITED, HostQuotas, HostUsage
 from switchtower.protocols.relay.hub.presence import HostPresence
 
 if TYPE_CHECKING:
