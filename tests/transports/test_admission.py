@@ -1,11 +1,10 @@
 """A WebSocket that was let in on terms of its own: messages that are too long are told of, and it goes on."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import msgspec
 import pytest
-from tests.transports.conftest import CONTINUATION, TEXT, CountingReceiver, serve_page
+from tests.transports.conftest import CONTINUATION, TEXT, CountingReceiver, Dial, serve_page
 
 from switchtower.transports import http, upgrade
 
@@ -37,13 +36,13 @@ async def server() -> AsyncIterator[AdmissionServer]:
     await made.listener.close(grace=0)
 
 
-async def test_its_own_limit_counts_and_not_the_port_s(server: AdmissionServer, connect_raw: Any) -> None:
+async def test_its_own_limit_counts_and_not_the_port_s(server: AdmissionServer, connect_raw: Dial) -> None:
     client = await connect_raw(server.listener.port)
     client.send(TEXT, b"x" * LIMIT)
     assert await server.guests[0].next_frame() == b"x" * LIMIT
 
 
-async def test_a_long_message_is_told_with_its_size_and_the_next_one_is_heard(server: AdmissionServer, connect_raw: Any) -> None:
+async def test_a_long_message_is_told_with_its_size_and_the_next_one_is_heard(server: AdmissionServer, connect_raw: Dial) -> None:
     client = await connect_raw(server.listener.port)
     client.send(TEXT, b"x" * (LIMIT + 1))
     client.send(TEXT, b"next")
@@ -55,7 +54,7 @@ async def test_a_long_message_is_told_with_its_size_and_the_next_one_is_heard(se
     assert await client.receive() == (TEXT, b"answer")
 
 
-async def test_fragments_of_any_length_are_counted_and_not_kept(server: AdmissionServer, connect_raw: Any) -> None:
+async def test_fragments_of_any_length_are_counted_and_not_kept(server: AdmissionServer, connect_raw: Dial) -> None:
     client = await connect_raw(server.listener.port)
     client.send(TEXT, b"x" * LIMIT, fin=False)
     for _ in range(9):
@@ -68,13 +67,13 @@ async def test_fragments_of_any_length_are_counted_and_not_kept(server: Admissio
     assert guest.refusals == [f"{10 * LIMIT + 1} over {LIMIT}"]
 
 
-async def test_a_frame_that_is_much_too_long_closes_with_1009(server: AdmissionServer, connect_raw: Any) -> None:
+async def test_a_frame_that_is_much_too_long_closes_with_1009(server: AdmissionServer, connect_raw: Dial) -> None:
     client = await connect_raw(server.listener.port)
     client.send(TEXT, b"x" * (2 * LIMIT + 1))
-    assert (await client.closed_with())[0] == 1009
+    assert (await client.read_close())[0] == 1009
 
 
-async def test_both_ends_of_its_connection_are_known(server: AdmissionServer, connect_raw: Any) -> None:
+async def test_both_ends_of_its_connection_are_known(server: AdmissionServer, connect_raw: Dial) -> None:
     client = await connect_raw(server.listener.port)
     origin = server.guests[0].stream.origin
     assert origin.address == "{}:{}".format(*client.writer.get_extra_info("sockname"))
@@ -98,7 +97,7 @@ async def discarding_server() -> AsyncIterator[AdmissionServer]:
 
 
 async def test_a_frame_of_any_length_is_discarded_and_the_next_one_is_read(
-    discarding_server: AdmissionServer, connect_raw: Any
+    discarding_server: AdmissionServer, connect_raw: Dial
 ) -> None:
     client = await connect_raw(discarding_server.listener.port)
     client.send(TEXT, b"before")
@@ -112,7 +111,7 @@ async def test_a_frame_of_any_length_is_discarded_and_the_next_one_is_read(
 
 
 async def test_the_complaint_is_sent_before_the_long_frame_has_arrived(
-    discarding_server: AdmissionServer, connect_raw: Any
+    discarding_server: AdmissionServer, connect_raw: Dial
 ) -> None:
     client = await connect_raw(discarding_server.listener.port)
     announced = b"\x81\xff" + (2**40).to_bytes(8) + b"mask"
@@ -123,7 +122,7 @@ async def test_the_complaint_is_sent_before_the_long_frame_has_arrived(
 
 
 async def test_frames_that_arrive_a_few_bytes_at_a_time_are_told_apart(
-    discarding_server: AdmissionServer, connect_raw: Any
+    discarding_server: AdmissionServer, connect_raw: Dial
 ) -> None:
     client = await connect_raw(discarding_server.listener.port)
     (guest,) = discarding_server.guests
@@ -143,7 +142,7 @@ async def test_frames_that_arrive_a_few_bytes_at_a_time_are_told_apart(
     assert guest.refusals == [f"{LIMIT + 7} over {LIMIT}"]
 
 
-async def test_long_frames_among_fragments_are_counted_with_them(discarding_server: AdmissionServer, connect_raw: Any) -> None:
+async def test_long_frames_among_fragments_are_counted_with_them(discarding_server: AdmissionServer, connect_raw: Dial) -> None:
     client = await connect_raw(discarding_server.listener.port)
     client.send(TEXT, b"x" * (LIMIT + 1), fin=False)
     client.send(CONTINUATION, b"y", fin=False)
@@ -160,7 +159,7 @@ class PingingServer(AdmissionServer):
         return msgspec.structs.replace(super().accept(request), ping_seconds=0.05)
 
 
-async def test_its_own_ping_period_counts_and_one_that_does_not_answer_is_dropped(connect_raw: Any) -> None:
+async def test_its_own_ping_period_counts_and_one_that_does_not_answer_is_dropped(connect_raw: Dial) -> None:
     made = PingingServer()
     made.listener = await http.serve(
         serve_page, "127.0.0.1", 0, made.accept, max_message_bytes=OF_THE_PORT, output_limit_bytes=100_000, ping_seconds=3_600

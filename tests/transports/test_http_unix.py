@@ -251,4 +251,4 @@ async def test_a_websocket_lives_longer_than_a_request_may_take(serve: Any, conn
     client = await connect_raw(server.listener.port, "/ws")
     await send_and_close(await asyncio.open_connection("127.0.0.1", server.listener.port))
     client.send(1, b"still here")
-    assert await server.inboxes[0].next() == b"still here"
+    assert await server.inboxes[0].next_frame() == b"still here"
