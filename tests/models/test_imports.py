@@ -18,7 +18,7 @@ HEAVY = (
 
 ASKING = """
 import asyncio, sys
-from switchtower.models import catalog, breaker, provider_errors, prices, remote, request_encoder, connection, port
+from switchtower.models import catalog, breaker, provider_errors, entries as prices, remote, request_encoder, connection, port
 environ = {"OPENAI_API_KEY": "sk-x", "ANTHROPIC_API_KEY": "sk-y", "GEMINI_API_KEY": "z"}
 models = catalog.Catalog({"work": {"provider": "openai", "key_env": "OPENAI_API_KEY"}}, environ)
 models.check_model("work", "gpt-5"); models.check_model("anthropic", None); models.check_model("google", None)

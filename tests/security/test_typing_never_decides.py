@@ -9,7 +9,7 @@ from tests.tui.seats import AppDriver, open_app
 from tests.tui.test_approvals import WRITE, start_other_session
 
 from switchtower.tui.screens.approvals import ApprovalScreen
-from switchtower.tui.screens.viewer import HelpScreen
+from switchtower.tui.screens.dialogs import HelpScreen
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import sys
 
 CLAIM = """
 import os, subprocess, sys
-from switchtower.transports import connection_limit as descriptors
+from switchtower.transports import descriptors
 claimed_input, claimed_output = descriptors.claim_stdio()
 print("a stray print", flush=True)
 subprocess.run(["echo", "a child's print"])
@@ -29,6 +29,6 @@ def test_a_closed_stderr_does_not_make_prints_protocol() -> None:
 
 
 def test_without_a_stdin_there_is_nothing_to_claim() -> None:
-    code = "from switchtower.transports import connection_limit as descriptors\ntry: descriptors.claim_stdio()\nexcept OSError: print('no')"
+    code = "from switchtower.transports import descriptors\ntry: descriptors.claim_stdio()\nexcept OSError: print('no')"
     ended = subprocess.run(["/bin/sh", "-c", 'exec "$0" -c "$1" <&-', sys.executable, code], capture_output=True, timeout=60)
     assert ended.stdout == b"no\n", ended.stderr

@@ -6,7 +6,7 @@ from tests.conformance.daemons import ManagedDaemon
 from tests.tui.seats import open_app
 
 from switchtower.client.client import DaemonClient
-from switchtower.tui.screens.viewer import TextViewerScreen
+from switchtower.tui.screens.dialogs import TextViewerScreen
 
 
 async def test_a_session_begins_with_the_first_message_and_not_before(push_daemon: ManagedDaemon, workspace: Path) -> None:

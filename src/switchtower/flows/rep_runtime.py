@@ -8,7 +8,7 @@ import os
 import switchtower
 from switchtower.engines.flow.runtime.kinds import catalog
 from switchtower.protocols.rep import errors, server
-from switchtower.transports import connection_limit
+from switchtower.transports.descriptors import StdoutRedirect, claim_stdio
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ def main() -> None:
     import signal
 
     runtime = RepRuntime()
-    input_fd, output_fd = connection_limit.claim_stdio()
+    input_fd, output_fd = claim_stdio()
     # Output that is not read is dropped once the pipe's 64 KiB are full, so that it blocks nothing.
-    spillway = connection_limit.StdoutRedirect()
+    spillway = StdoutRedirect()
     if os.environ.get("TRACE_MIND_LOG_JSON") == "1":
         _log_as_json()
     # A termination signal cancels the run: what it started ends with it.

@@ -15,28 +15,7 @@ from msgspec import structs
 
 from switchtower.core import errors, redact
 from switchtower.core.ports import host_services
-from switchtower.models import (
-    breaker,
-    connection,
-    demo,
-    entries,
-    keys,
-    port,
-    prices,
-    provider_errors,
-    providers,
-    remote,
-    server_models,
-)
-from switchtower.models.entries import (
-    CatalogEntry,
-    LoginTarget,
-    UnusableReason,
-    is_installed,
-    list_secret_headers,
-    make_key_hint,
-    shorten_value,
-)
+from switchtower.models import breaker, connection, demo, entries, keys, port, provider_errors, providers, remote, server_models
 from switchtower.models.keys import KeyStore, KeyStoreError, StoredKey
 from switchtower.models.providers import SHELL, ProviderVariables
 
@@ -62,7 +41,7 @@ class Catalog:
         on_secret: Callable[[str], None] = _ignore_secret,
         timeouts: connection.ConnectionTimeouts = connection.ConnectionTimeouts(),  # noqa: B008
         clock: Callable[[], float] = time.monotonic,
-        installed: Callable[[str], bool] = is_installed,
+        installed: Callable[[str], bool] = entries.is_installed,
         stored_keys: KeyStore | None = None,
         in_shell: bool = False,
         ollama_url: str | None = providers.PROVIDERS[providers.OLLAMA].base_url,
@@ -139,7 +118,7 @@ class Catalog:
                 if (line := self._connections.pop(name, None)) is not None:
                     self._retired.append(line)
 
-    def list_entries(self) -> list[CatalogEntry]:
+    def list_entries(self) -> list[entries.CatalogEntry]:
         """Lists everything, usable or not. It looks up prices, and the first call loads the price list (a fifth of a second)."""
         listed = [self._make_entry(entry) for entry in self._entries.values()]
         return [*listed, self._make_demo_entry(alone=not any(listing.usable for listing in listed))]
@@ -174,11 +153,11 @@ class Catalog:
             listed = self._servers.get_names(entry)
             if (
                 entry.model == model
-                or prices.is_known(entry, model)
+                or entries.is_known(entry, model)
                 or (listed is not None and server_models.has_model(listed, model))
             ):
                 return entry.name
-        named = f"no usable provider is known to have the model `{shorten_value(model)}`"
+        named = f"no usable provider is known to have the model `{entries.shorten_value(model)}`"
         if usable:
             raise errors.ProviderNotConfigured(named, hint=f"name its provider too; {self._describe_alternatives()}")
         raise self._find_nearest_problem() or errors.ProviderNotConfigured(named, hint=_HOW_TO_CONFIGURE)
@@ -287,13 +266,13 @@ class Catalog:
         name = self.choose_model(provider, model)
         if entry is None or name is None:
             return entry is None  # the demo model costs nothing
-        price = prices.find_price(entry, name)
+        price = entries.find_price(entry, name)
         return price.going_in is not None or price.coming_out is not None
 
     def check_provider(self, provider: str) -> None:
         """Raises `ProviderNotConfigured` for a name that no provider has."""
         if provider != providers.DEMO and provider not in self._entries:
-            raise errors.ProviderNotConfigured(f"`{shorten_value(provider)}`", hint=self._describe_alternatives())
+            raise errors.ProviderNotConfigured(f"`{entries.shorten_value(provider)}`", hint=self._describe_alternatives())
 
     def check_model(self, provider: str, model: str | None) -> None:
         """Raises `ProviderNotConfigured` for what `open_model` would refuse, as far as that is known without I/O."""
@@ -301,7 +280,8 @@ class Catalog:
         if provider == providers.DEMO:
             if model not in (None, demo.NAME):
                 raise errors.ProviderNotConfigured(
-                    f"`{providers.DEMO}` has no model `{shorten_value(model)}`", hint="leave the model out, or name its provider"
+                    f"`{providers.DEMO}` has no model `{entries.shorten_value(model)}`",
+                    hint="leave the model out, or name its provider",
                 )
             return
         entry = self._entries[provider]
@@ -317,20 +297,20 @@ class Catalog:
         if (listed := self._servers.get_names(entry)) is not None and not server_models.has_model(listed, name):
             near = ", ".join(f"`{one}`" for one in server_models.find_nearest(listed, name))
             hint = f"`{provider}` has {near}; `tower models {provider}` lists all {len(listed)}"
-            raise errors.UnknownModel(f"`{shorten_value(name)}`", hint=hint)
+            raise errors.UnknownModel(f"`{entries.shorten_value(name)}`", hint=hint)
 
-    def find_login_target(self, provider: str) -> LoginTarget:
+    def find_login_target(self, provider: str) -> entries.LoginTarget:
         """Returns the target of a stored key of this provider. Raises `ProviderNotConfigured`."""
         entry = self._entries.get(provider)
         if entry is None or entry.key_command or not (entry.key_variables or entry.source == "config"):
             names = [name for name, one in self._entries.items() if one.key_variables or one.source == "config"]
             hint = f"use one of {', '.join(f'`{name}`' for name in names)}"
-            raise errors.ProviderNotConfigured(f"`{shorten_value(provider)}` takes no stored key", hint=hint)
+            raise errors.ProviderNotConfigured(f"`{entries.shorten_value(provider)}` takes no stored key", hint=hint)
         lack = self._find_unusable_reason(entry)
         if lack is not None and (entry.base_url is None or entry.problem is not None):
             raise errors.ProviderNotConfigured(f"`{provider}`: {lack.reason}", hint=lack.remedy)
         assert entry.base_url is not None, "checked"
-        return LoginTarget(entry.name, entry.base_url, entry.key_variables, is_configured=entry.source == "config")
+        return entries.LoginTarget(entry.name, entry.base_url, entry.key_variables, is_configured=entry.source == "config")
 
     async def open_model(self, provider: str, model: str | None) -> port.Model:
         """Returns the model behind its provider's breaker. Raises `ProviderNotConfigured`."""
@@ -401,9 +381,9 @@ class Catalog:
         origin = provider_errors.ErrorOrigin(
             name=entry.name,
             model=name,
-            key_hint=make_key_hint(entry),
+            key_hint=entries.make_key_hint(entry),
             base_url=providers.mask_query(entry.base_url),
-            redactor=redact.Redactor([*list_secret_headers(entry), *([key] if key else [])]),
+            redactor=redact.Redactor([*entries.list_secret_headers(entry), *([key] if key else [])]),
         )
 
         def make() -> port.Model:
@@ -415,7 +395,7 @@ class Catalog:
                 line.make_model(name),
                 origin,
                 silence=line.silence,
-                context_window=prices.find_context_window(entry, name),
+                context_window=entries.find_context_window(entry, name),
                 on_refused_key=lambda: self._forget_key(entry),
             )
 
@@ -437,42 +417,42 @@ class Catalog:
     def _forget_models(self, name: str) -> None:
         self._models = {key: model for key, model in self._models.items() if key[0] != name}
 
-    def _find_unusable_reason(self, entry: entries.ProviderEntry) -> UnusableReason | None:
+    def _find_unusable_reason(self, entry: entries.ProviderEntry) -> entries.UnusableReason | None:
         library = providers.LIBRARIES[entry.provider.dialect]
         if not self._installed(library.module):
             package = f"switchtower[{library.extra}]" if library.extra else "switchtower"
-            return UnusableReason(f"the library `{library.module}` is not installed", f"`pip install '{package}'`")
+            return entries.UnusableReason(f"the library `{library.module}` is not installed", f"`pip install '{package}'`")
         if entry.problem is not None:
-            return UnusableReason(entry.problem, "set it to an address such as `http://127.0.0.1:8000`")
+            return entries.UnusableReason(entry.problem, "set it to an address such as `http://127.0.0.1:8000`")
         if entry.base_url is None:
-            return UnusableReason(f"`{entry.provider.url_variable}` is not set", "set it to the server's address")
+            return entries.UnusableReason(f"`{entry.provider.url_variable}` is not set", "set it to the server's address")
         if entry.name == self._probed and self._servers.get_names(entry) is None:
             missing = (
                 f"`{entry.provider.url_variable}` is not set, and no server answers at {providers.mask_query(entry.base_url)}"
             )
-            return UnusableReason(missing, "start the server, or set the variable to its address")
+            return entries.UnusableReason(missing, "start the server, or set the variable to its address")
         if entry.needs_key and not self._has_key(entry):
             variables = " or ".join(f"`{name}`" for name in entry.key_variables)
             if self._stored_keys is not None and self._stored_keys.problem is not None:
-                return UnusableReason(f"{variables} is not set, and stored keys are not used", self._stored_keys.problem)
-            return UnusableReason(
+                return entries.UnusableReason(f"{variables} is not set, and stored keys are not used", self._stored_keys.problem)
+            return entries.UnusableReason(
                 f"{variables} is not set", f"set it in your shell, or run `tower login {entry.name}`", is_key=True
             )
         return None
 
-    def _make_entry(self, entry: entries.ProviderEntry) -> CatalogEntry:
+    def _make_entry(self, entry: entries.ProviderEntry) -> entries.CatalogEntry:
         lack = self._find_unusable_reason(entry)
         model = entry.model or (self._servers.get_first(entry) if lack is None else None)
         known = lack is None and model is not None
-        price = prices.find_price(entry, model) if known and model else prices.Price(entry.price_in, entry.price_out)
-        return CatalogEntry(
+        price = entries.find_price(entry, model) if known and model else entries.Price(entry.price_in, entry.price_out)
+        return entries.CatalogEntry(
             name=entry.name,
             provider=entry.provider.kind,
             model=model,
             base_url=None if entry.name == self._probed and lack else providers.mask_query(entry.base_url) or None,
             usable=lack is None,
             reason=f"{lack.reason}; hint: {lack.remedy}" if lack else "",
-            context_window=prices.find_context_window(entry, model) if known and model else entry.context_window,
+            context_window=entries.find_context_window(entry, model) if known and model else entry.context_window,
             price_in=price.going_in,
             price_out=price.coming_out,
             source=entry.source,
@@ -480,8 +460,8 @@ class Catalog:
             lacks_key=lack is not None and lack.is_key,
         )
 
-    def _make_demo_entry(self, *, alone: bool) -> CatalogEntry:
-        return CatalogEntry(
+    def _make_demo_entry(self, *, alone: bool) -> entries.CatalogEntry:
+        return entries.CatalogEntry(
             name=providers.DEMO,
             provider=providers.DEMO,
             model=demo.NAME,
@@ -502,5 +482,5 @@ class Catalog:
                 if key := values.get(variable, "").strip():
                     self._on_secret(key)
         for entry in self._entries.values():
-            for secret in list_secret_headers(entry):
+            for secret in entries.list_secret_headers(entry):
                 self._on_secret(secret)

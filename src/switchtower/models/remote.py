@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from switchtower.models import connection, entries, port, prices, provider_errors, request_encoder
+from switchtower.models import connection, entries, port, provider_errors, request_encoder
 from switchtower.models.providers import Dialect
 
 if TYPE_CHECKING:
@@ -189,13 +189,13 @@ class RemoteModel:
         else:  # a server that does not count; without an estimate no budget would hold
             return self._estimate_usage(answer, request)
         told = (response.provider_details or {}).get("cost")
-        cost = float(told) if isinstance(told, int | float) else prices.compute_cost(self._entry, self.name, usage)
+        cost = float(told) if isinstance(told, int | float) else entries.compute_cost(self._entry, self.name, usage)
         return msgspec.structs.replace(usage, cost=cost)
 
     def _estimate_usage(self, answer: "_MessageBuilder", request: port.CompletionRequest) -> port.UsagePart:
         going_in, coming_out = _estimate_size(request) // _CHARACTERS_A_TOKEN, -(-answer.size // _CHARACTERS_A_TOKEN)
         usage = port.UsagePart(going_in, coming_out, is_estimate=True)
-        return msgspec.structs.replace(usage, cost=prices.compute_cost(self._entry, self.name, usage))
+        return msgspec.structs.replace(usage, cost=entries.compute_cost(self._entry, self.name, usage))
 
 
 class _MessageBuilder:

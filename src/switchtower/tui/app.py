@@ -23,7 +23,7 @@ from switchtower.client import workspace as client_workspace
 from switchtower.presentation import safe_text
 from switchtower.protocols.push import extension_messages
 from switchtower.tui import controller, feed, preferences
-from switchtower.tui.screens import approvals, viewer
+from switchtower.tui.screens import approvals, dialogs
 from switchtower.tui.screens import main as screens_main
 from switchtower.tui.state import input, session_rows
 from switchtower.tui.state.input import InputHistory
@@ -271,8 +271,8 @@ class TowerApp(App[int]):
         self.main.transcript.fold_all()
 
     def action_help(self) -> None:
-        if not any(isinstance(screen, viewer.HelpScreen) for screen in self.screen_stack):
-            self.push_screen(viewer.HelpScreen())
+        if not any(isinstance(screen, dialogs.HelpScreen) for screen in self.screen_stack):
+            self.push_screen(dialogs.HelpScreen())
 
     def action_revive(self) -> None:
         if self.feed.link != "connected":

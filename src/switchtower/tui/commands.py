@@ -21,8 +21,7 @@ from switchtower.presentation import safe_text, session_details, transcript
 from switchtower.protocols.push import extension_messages
 from switchtower.tui import preferences
 from switchtower.tui.paint import palette
-from switchtower.tui.screens.dialogs import Choice, ConfirmScreen, PickerScreen, TextPromptScreen
-from switchtower.tui.screens.viewer import TextViewerScreen
+from switchtower.tui.screens.dialogs import Choice, ConfirmScreen, PickerScreen, TextPromptScreen, TextViewerScreen
 from switchtower.tui.state import input, session_rows
 
 if TYPE_CHECKING:

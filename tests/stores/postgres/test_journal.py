@@ -179,7 +179,7 @@ async def test_how_far_many_sessions_are_is_told_at_once(store: PostgresJournal)
 
 
 def test_the_library_is_loaded_only_when_a_database_is_reached() -> None:
-    rooms = ", ".join(f"switchtower.stores.postgres.{room}" for room in ("journal", "registry", "leases", "search", "listener"))
+    rooms = ", ".join(f"switchtower.stores.postgres.{room}" for room in ("journal", "registry", "leases", "search", "pool"))
     program = f"import sys, {rooms}; sys.exit('asyncpg' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
 

@@ -18,6 +18,7 @@ import click
 from switchtower import config
 from switchtower.cli import console
 from switchtower.settings.parsers import Setting
+from switchtower.transports.descriptors import claim_stdio
 
 if TYPE_CHECKING:
     from switchtower.core import redact
@@ -222,10 +223,9 @@ def pi_server(**flags: Any) -> int:
     Example:
       PI_SERVER_PORT=4000 pi-server
     """
-    from switchtower.transports import connection_limit
 
     try:
-        claimed = connection_limit.claim_stdio()  # before any other import that might print
+        claimed = claim_stdio()  # before any other import that might print
     except OSError:
         console.print_error("stdin or stdout is not open", "connect both, as a pipe does, or use `tower serve`")
         return console.ExitStatus.FAILED

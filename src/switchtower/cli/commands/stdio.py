@@ -17,6 +17,7 @@ import click
 
 from switchtower import config
 from switchtower.cli import console
+from switchtower.transports.descriptors import claim_stdio
 
 PROTOCOLS = ("pi",)
 
@@ -36,10 +37,8 @@ def stdio(protocol: str) -> int:
     if protocol not in PROTOCOLS:
         raise click.UsageError(f"`{protocol}` is not spoken here; hint: use one of {', '.join(PROTOCOLS)}")
 
-    from switchtower.transports import connection_limit
-
     try:
-        claimed = connection_limit.claim_stdio()  # before any other import that might print
+        claimed = claim_stdio()  # before any other import that might print
     except OSError:
         console.print_error("stdin or stdout is not open", "connect both, as a pipe does")
         return console.ExitStatus.FAILED

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from pyte import modes
 
-from switchtower.engines.pty import screen_grid, screen_rows
+from switchtower.engines.pty import screen_grid
+from switchtower.engines.pty.sgr import PLAIN, format_sgr, parse_sgr
 
 
 class TerminalEmulator(screen_grid.ScreenGrid):
@@ -77,7 +78,7 @@ class TerminalEmulator(screen_grid.ScreenGrid):
 
     def _handle_plain_sequence(self, params: str, final: str) -> None:
         if final == "m":
-            self.cursor.attrs = screen_rows.parse_sgr(self.cursor.attrs, params)
+            self.cursor.attrs = parse_sgr(self.cursor.attrs, params)
             return
         numbers = [_parse_number(field) for field in params.split(";")[:16]]
         first = numbers[0]
@@ -158,7 +159,7 @@ def render_repaint(grid: screen_grid.ScreenGrid) -> str:
         place = grid.saved_main.cursor
         parts += _render_cells(grid.saved_main.buffer, grid.columns, grid.lines)
         parts += _render_cursor(grid.saved_main.buffer, place.x, place.y, grid.columns)
-        parts += [screen_rows.format_sgr(place.attributes), "\x1b[?1049h\x1b[0m\x1b[H\x1b[2J"]
+        parts += [format_sgr(place.attributes), "\x1b[?1049h\x1b[0m\x1b[H\x1b[2J"]
     parts += _render_cells(grid.buffer, grid.columns, grid.lines)
     parts += _render_state(grid)
     return "".join(parts)
@@ -169,20 +170,20 @@ def _render_cells(buffer: Mapping[int, screen_grid.Row], columns: int, lines: in
     for y in sorted(y for y in buffer if y < lines):
         row = buffer[y]
         cells = [row[x] for x in range(columns)]
-        while cells and cells[-1] == screen_rows.PLAIN:
+        while cells and cells[-1] == PLAIN:
             cells.pop()
         if not cells:
             continue
         parts.append(f"\x1b[{y + 1};1H")
-        style = screen_rows.PLAIN
+        style = PLAIN
         for cell in cells:
             if not cell.data:
                 continue  # the second half of a wide character
             if cell[1:] != style[1:]:
                 style = cell
-                parts.append(screen_rows.format_sgr(cell))
+                parts.append(format_sgr(cell))
             parts.append(cell.data)
-        if style[1:] != screen_rows.PLAIN[1:]:
+        if style[1:] != PLAIN[1:]:
             parts.append("\x1b[0m")
     return parts
 
@@ -191,11 +192,11 @@ def _render_cursor(buffer: Mapping[int, screen_grid.Row], x: int, y: int, column
     if x < columns:
         return [f"\x1b[{y - top + 1};{x + 1}H"]
     # The cursor waits behind the last column: only drawing that column again puts it there.
-    row = buffer.get(y) or screen_grid.Row(screen_rows.PLAIN)
+    row = buffer.get(y) or screen_grid.Row(PLAIN)
     cell, at = row[columns - 1], columns
     if not cell.data:
         cell, at = row[columns - 2], columns - 1
-    return [f"\x1b[{y - top + 1};{at}H", screen_rows.format_sgr(cell), cell.data]
+    return [f"\x1b[{y - top + 1};{at}H", format_sgr(cell), cell.data]
 
 
 def _render_state(grid: screen_grid.ScreenGrid) -> list[str]:
@@ -207,7 +208,7 @@ def _render_state(grid: screen_grid.ScreenGrid) -> list[str]:
         parts.append("\x1b[?6h")
     top = grid.margins.top if origin and grid.margins else 0
     parts += _render_cursor(grid.buffer, grid.cursor.x, grid.cursor.y, grid.columns, top=top)
-    parts.append(screen_rows.format_sgr(grid.cursor.attrs))
+    parts.append(format_sgr(grid.cursor.attrs))
     parts += [f"\x1b{slot}0" for slot, drawing in zip("()", grid.graphics, strict=True) if drawing]
     if grid.charset:
         parts.append("\x0e")

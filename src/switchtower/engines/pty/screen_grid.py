@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import wcwidth
 from pyte import charsets, modes, screens
 
-from switchtower.engines.pty import screen_rows
+from switchtower.engines.pty.sgr import PLAIN
 
 REPLAYED = (1, 5, 9, 12, 66, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 2004, 2031)
 """Private modes that concern the attached client: keys, mouse, focus, pasting, the screen's colours. They are only recorded."""
@@ -64,7 +64,7 @@ class ScreenGrid(screens.Screen):
     @property
     def default_char(self) -> screens.Char:
         # The attached client reverses the screen; the cells stay as they were written.
-        return screen_rows.PLAIN
+        return PLAIN
 
     def reset(self) -> None:
         super().reset()
@@ -84,7 +84,7 @@ class ScreenGrid(screens.Screen):
     def _keep_row(self) -> None:
         if self.saved_main is None:
             row = self.buffer.get(0)
-            self.history.append(Row(screen_rows.PLAIN) if row is None else row)
+            self.history.append(Row(PLAIN) if row is None else row)
         self.scrolled += 1
 
     def _touch(self, y: int) -> None:
@@ -129,7 +129,7 @@ class ScreenGrid(screens.Screen):
         self.mode |= {WRAP << 5, VISIBLE << 5}
         self.margins = None
         self.graphics, self.charset = (False, False), 0
-        self.cursor.attrs = screen_rows.PLAIN
+        self.cursor.attrs = PLAIN
         self._saved.pop(self.saved_main is not None, None)
 
     def start_over(self) -> None:
@@ -139,7 +139,7 @@ class ScreenGrid(screens.Screen):
         if self.saved_main is not None:
             self.saved_main = SavedMainScreen({}, self.saved_main.cursor._replace(x=0, y=0))
         self.margins = None
-        self.cursor.attrs = screen_rows.PLAIN
+        self.cursor.attrs = PLAIN
         self.cursor.x = self.cursor.y = 0
 
     # The cursor
@@ -270,7 +270,7 @@ class ScreenGrid(screens.Screen):
     # Erasing and moving
 
     def _make_blank(self) -> screens.Char:
-        return screen_rows.PLAIN._replace(bg=self.cursor.attrs.bg)
+        return PLAIN._replace(bg=self.cursor.attrs.bg)
 
     def erase(self, y: int, start: int, end: int) -> None:
         self.dirty.add(y)
@@ -285,7 +285,7 @@ class ScreenGrid(screens.Screen):
         for y in rows:
             self._touch(y)
             self.buffer.pop(y, None)
-            if blank != screen_rows.PLAIN:
+            if blank != PLAIN:
                 self.buffer[y] = Row(blank)
 
     def erase_in_line(self, how: int = 0, private: bool = False) -> None:
